@@ -1,0 +1,43 @@
+/* The topology file: which nodes there are, what each reads from, with which options. The only list of edges. */
+#pragma once
+#include "base/buf.h"
+#include "config/prices.h"
+#include "ctxpipe/stage.h"
+
+struct ctxp_node_config {
+  char *name;
+  const struct ctxp_stage_ops *ops; /* its daemon, from the registry */
+  char **subscribe;                 /* names of its upstreams, in order; NULL-terminated */
+  bool from_start;                  /* a sink new to its upstream: from what is retained (default), or from now */
+  struct ctxp_buf options;          /* MessagePack map: name to value, complete (defaults filled in), paths absolute */
+  unsigned line;                    /* where it stands in the file */
+  /* collector only */
+  char **ingest;                    /* endpoints, absolute; NULL-terminated */
+  /* CURVE of a node whose endpoints are tcp (file paths), or NULL */
+  char *curve_secret_file, *curve_clients_file;
+};
+
+struct ctxp_topology {
+  char *file, *run_dir, *state_dir; /* absolute */
+  uint64_t max_bytes, retain_hours, drain_s, max_hold_s, commit_batch, commit_interval_ms, max_event_bytes, client_days, answer_grace_ms;
+  bool durability_power, when_full_drop;
+  struct ctxp_node_config *nodes;   /* in the order of the file */
+  unsigned node_count;
+  struct ctxp_prices *prices;       /* NULL: none named */
+  char **price_files;               /* NULL-terminated */
+};
+
+/* The daemons that this build knows: NULL-terminated. */
+extern const struct ctxp_stage_ops *const *ctxp_registry_get(void);
+
+/* Reads and checks everything that can be known before a process is started. Every fault of the file is one line in `faults`:
+ * FILE:LINE:COLUMN: node 'NAME': what is wrong; what would be right. -EINVAL: there were faults; -ENOENT, ...: with its line too. */
+int ctxp_topology_read(const char *file, const struct ctxp_stage_ops *const *registry, struct ctxp_topology **ret_topology, struct ctxp_buf *faults) __attribute__((warn_unused_result));
+struct ctxp_topology *ctxp_topology_free(struct ctxp_topology *topology);
+const struct ctxp_node_config *ctxp_topology_node(const struct ctxp_topology *topology, const char *name); /* NULL: none */
+
+/* Endpoints: one place that knows them. ipc://RUN_DIR/NODE.pub, .replay, .control; the collector's .answers. */
+void ctxp_topology_endpoint(const struct ctxp_topology *topology, const char *node, const char *which, struct ctxp_buf *out);
+
+/* Fills a stage's options struct from a map of options (NULL values: defaults); texts are owned by `arena`, which must live as long. */
+int ctxp_options_fill(const struct ctxp_option *table, struct ctxp_raw options, void *ret_struct, struct ctxp_buf *arena, struct ctxp_error *err) __attribute__((warn_unused_result));
