@@ -47,7 +47,7 @@ bool ctxp_node_draining(const struct ctxp_node *node);
 /* For `before_commit` and for loading at `open`: the store; a put in it opens a transaction, and counts as something to commit. */
 struct ctxp_store *ctxp_node_store(struct ctxp_node *node);
 struct ctxp_stream *ctxp_node_stream(struct ctxp_node *node);
-const struct ctxp_topology *ctxp_node_topology(const struct ctxp_node *node);
+const struct ctxp_config *ctxp_node_topology(const struct ctxp_node *node);
 const struct ctxp_node_config *ctxp_node_config(const struct ctxp_node *node);
 void *ctxp_node_zmq(struct ctxp_node *node); /* the context */
 void *ctxp_node_data(struct ctxp_node *node);            /* the source's own, set in `open` */
