@@ -17,7 +17,7 @@ struct ctxp_node_config {
   char *curve_secret_file, *curve_clients_file;
 };
 
-struct ctxp_topology {
+struct ctxp_config { /* `struct ctxp_topology` is the event of that name */
   char *file, *run_dir, *state_dir; /* absolute */
   uint64_t max_bytes, retain_hours, drain_s, max_hold_s, commit_batch, commit_interval_ms, max_event_bytes, client_days, answer_grace_ms;
   bool durability_power, when_full_drop;
@@ -32,12 +32,12 @@ extern const struct ctxp_stage_ops *const *ctxp_registry_get(void);
 
 /* Reads and checks everything that can be known before a process is started. Every fault of the file is one line in `faults`:
  * FILE:LINE:COLUMN: node 'NAME': what is wrong; what would be right. -EINVAL: there were faults; -ENOENT, ...: with its line too. */
-int ctxp_topology_read(const char *file, const struct ctxp_stage_ops *const *registry, struct ctxp_topology **ret_topology, struct ctxp_buf *faults) __attribute__((warn_unused_result));
-struct ctxp_topology *ctxp_topology_free(struct ctxp_topology *topology);
-const struct ctxp_node_config *ctxp_topology_node(const struct ctxp_topology *topology, const char *name); /* NULL: none */
+int ctxp_topology_read(const char *file, const struct ctxp_stage_ops *const *registry, struct ctxp_config **ret_config, struct ctxp_buf *faults) __attribute__((warn_unused_result));
+struct ctxp_config *ctxp_topology_free(struct ctxp_config *config);
+const struct ctxp_node_config *ctxp_topology_node(const struct ctxp_config *config, const char *name); /* NULL: none */
 
 /* Endpoints: one place that knows them. ipc://RUN_DIR/NODE.pub, .replay, .control; the collector's .answers. */
-void ctxp_topology_endpoint(const struct ctxp_topology *topology, const char *node, const char *which, struct ctxp_buf *out);
+void ctxp_topology_endpoint(const struct ctxp_config *config, const char *node, const char *which, struct ctxp_buf *out);
 
 /* Fills a stage's options struct from a map of options (NULL values: defaults); texts are owned by `arena`, which must live as long. */
 int ctxp_options_fill(const struct ctxp_option *table, struct ctxp_raw options, void *ret_struct, struct ctxp_buf *arena, struct ctxp_error *err) __attribute__((warn_unused_result));
