@@ -149,7 +149,7 @@ def leg_debug():
     if folder:
         meson_tests('debug', folder, ['unit', 'golden'])
         wrap = 'valgrind --quiet --error-exitcode=99 --leak-check=full --show-leak-kinds=definite,indirect --errors-for-leak-kinds=definite,indirect'
-        meson_tests('valgrind', folder, ['unit'], '--wrap', wrap, '-t', '10')
+        meson_tests('valgrind', folder, ['unit'], '--wrapper', wrap, '-t', '10')
 
 
 def leg_release():
