@@ -1,4 +1,5 @@
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <time.h>
 #include "base/clock.h"
@@ -74,7 +75,8 @@ int ctxp_time_parse(struct ctxp_str text, uint64_t *ret_utc_ms) {
   }
   if (zone(text, &pos, &offset) < 0 || pos != text.len) return -EINVAL;
   static const unsigned days[] = {31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
-  if (month < 1 || month > 12 || day < 1 || day > days[month - 1] || hour > 23 || minute > 59 || second > 60) return -EINVAL;
+  bool leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+  if (month < 1 || month > 12 || day < 1 || day > days[month - 1] - (month == 2 && !leap) || hour > 23 || minute > 59 || second > 60) return -EINVAL;
   int64_t seconds = days_from_civil(year, month, day) * 86400 + (int64_t)hour * 3600 + (int64_t)minute * 60 + second - offset * 60;
   if (seconds < 0) return -EINVAL;
   *ret_utc_ms = (uint64_t)seconds * 1000 + ms;

@@ -36,7 +36,7 @@ static int read_hello(struct ctxp_cursor *c, struct ctxp_ingest_hello *h, const 
   struct ctxp_raw map = {c->at, (size_t)(c->end - c->at)};
   if (ctxp_pack_check(map) < 0 || ctxp_raw_type(map) != CTXP_PACK_MAP) return bad(reason, "hello must hold one map");
   *h = (struct ctxp_ingest_hello){ctxp_map_str(map, "client"), ctxp_map_str(map, "key"), ctxp_map_str(map, "agent"), ctxp_map_str(map, "product"),
-                                  ctxp_map_u64(map, "stream", 0), ctxp_map_u64(map, "base", 0), {0}};
+                                  ctxp_map_u64(map, "nonce", 0), ctxp_map_u64(map, "stream", 0), ctxp_map_u64(map, "base", 0), {0}};
   if (h->key.len == 0 || h->key.len > CTXP_INGEST_KEY_MAX) return bad(reason, "hello: `key` must be a text of 1 to 200 bytes");
   if (h->agent.len == 0 || h->agent.len > CTXP_INGEST_KEY_MAX) return bad(reason, "hello: `agent` must be a text of 1 to 200 bytes");
   if (h->product.len > CTXP_INGEST_KEY_MAX || h->client.len > CTXP_INGEST_KEY_MAX) return bad(reason, "hello: `product` and `client` may have 200 bytes");
@@ -50,7 +50,7 @@ static int read_hello(struct ctxp_cursor *c, struct ctxp_ingest_hello *h, const 
 static int read_welcome(struct ctxp_cursor *c, struct ctxp_ingest_welcome *w, const char **reason) {
   struct ctxp_raw map = {c->at, (size_t)(c->end - c->at)};
   if (ctxp_pack_check(map) < 0 || ctxp_raw_type(map) != CTXP_PACK_MAP) return bad(reason, "welcome must hold one map");
-  *w = (struct ctxp_ingest_welcome){ctxp_map_u64(map, "stream", 0), ctxp_map_u64(map, "instance", 0), ctxp_map_u64(map, "position", 0),
+  *w = (struct ctxp_ingest_welcome){ctxp_map_u64(map, "nonce", 0), ctxp_map_u64(map, "stream", 0), ctxp_map_u64(map, "instance", 0), ctxp_map_u64(map, "position", 0),
                                     ctxp_map_u64(map, "window", 0), ctxp_map_u64(map, "windowBytes", 0), ctxp_map_u64(map, "maxEventBytes", 0),
                                     ctxp_map_u64(map, "longestAskMs", 0)};
   c->at = c->end;
@@ -157,11 +157,12 @@ static void put_u64(struct ctxp_buf *out, const char *key, uint64_t value) {
 
 void ctxp_ingest_write_hello(struct ctxp_buf *out, const struct ctxp_ingest_hello *hello, const uint64_t *applied, unsigned applied_count) {
   head(out, CTXP_INGEST_HELLO);
-  ctxp_pack_map(out, 7);
+  ctxp_pack_map(out, 8);
   put_str(out, "client", hello->client);
   put_str(out, "key", hello->key);
   put_str(out, "agent", hello->agent);
   put_str(out, "product", hello->product);
+  put_u64(out, "nonce", hello->nonce);
   put_u64(out, "stream", hello->stream);
   put_u64(out, "base", hello->base);
   ctxp_pack_cstr(out, "applied");
@@ -189,7 +190,8 @@ void ctxp_ingest_write_applied(struct ctxp_buf *out, uint64_t seq) {
 
 void ctxp_ingest_write_welcome(struct ctxp_buf *out, const struct ctxp_ingest_welcome *welcome) {
   head(out, CTXP_INGEST_WELCOME);
-  ctxp_pack_map(out, 7);
+  ctxp_pack_map(out, 8);
+  put_u64(out, "nonce", welcome->nonce);
   put_u64(out, "stream", welcome->stream);
   put_u64(out, "instance", welcome->instance);
   put_u64(out, "position", welcome->position);

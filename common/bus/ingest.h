@@ -3,8 +3,8 @@
  * A message is one ZeroMQ frame (behind the routing id on the collector's side), a MessagePack array [protocol, op, arguments...]:
  *
  *   client -> collector                                          collector -> client
- *   hello    {client, key, agent, product, stream, base, applied}  greet                    "say hello": this connection is unknown here
- *   events   prev, [[seq, body], ...]                              welcome   {stream, instance, position, limits...}
+ *   hello    {client, key, agent, product, nonce, stream, base, applied}  greet                    "say hello": this connection is unknown here
+ *   events   prev, [[seq, body], ...]                              welcome   {nonce, stream, instance, position, limits...}
  *   applied  [seq, ...]                                            ack       seq, instance
  *                                                                  refused   {seq, kind, field, reason}
  *                                                                  answer    seq, instance, actions
@@ -16,7 +16,7 @@
  * and the client goes back there. `ack` is cumulative, follows the commit and is repeated on a timer. A body is a binary value that
  * holds an event's MessagePack map: a malformed one costs its own number and no neighbour.
  *
- * hello: `stream` and `base` are the stream id of the client's last welcome (0: none yet) and the last number that it was acknowledged; a collector
+ * hello: `nonce` comes back in every welcome, which tells a client a late one from that of its last hello. `stream` and `base` are the stream id of the client's last welcome (0: none yet) and the last number that it was acknowledged; a collector
  * whose stream does not have as much begins there, as nobody else still has it. `instance` is drawn by each start of a collector: an
  * ack or an answer of an earlier one, late on a dead connection, is passed over. `applied` names asks whose answer was applied
  * (in `hello` the last ones again, as the confirmation itself may have been lost): an ask whose answer is not confirmed becomes an
@@ -39,7 +39,7 @@ enum ctxp_ingest_op {
 };
 struct ctxp_ingest_hello {
   struct ctxp_str client, key, agent, product; /* client: name and version of the program */
-  uint64_t stream, base;
+  uint64_t nonce, stream, base;
   struct ctxp_list applied; /* numbers, read with ctxp_ingest_number */
 };
 struct ctxp_ingest_events {
@@ -47,7 +47,7 @@ struct ctxp_ingest_events {
   struct ctxp_list items; /* read with ctxp_ingest_item */
 };
 struct ctxp_ingest_welcome {
-  uint64_t stream, instance, position;
+  uint64_t nonce, stream, instance, position;
   uint64_t window, window_bytes, max_event_bytes, longest_ask_ms;
 };
 struct ctxp_ingest_ack {

@@ -39,7 +39,7 @@ void ctxp_json_str(struct ctxp_buf *out, struct ctxp_str text) {
     ctxp_buf_str(out, c < 0x80 ? escape_of(c, hex) : "\xef\xbf\xbd");
     plain = ++i;
   }
-  ctxp_buf_add(out, text.ptr + plain, i - plain);
+  if (i > plain) ctxp_buf_add(out, text.ptr + plain, i - plain);
   ctxp_buf_char(out, '"');
 }
 
@@ -55,7 +55,7 @@ static int shortest(double value, char digits[24], int *ret_exponent) {
   for (char *p = text; p < e; p++)
     if (*p >= '0' && *p <= '9') digits[n++] = *p;
   while (n > 1 && digits[n - 1] == '0') n--;
-  *ret_exponent = atoi(e + 1) + 1; /* value = 0.digits * 10^exponent */
+  *ret_exponent = (int)strtol(e + 1, NULL, 10) + 1; /* value = 0.digits * 10^exponent */
   return n;
 }
 

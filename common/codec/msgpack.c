@@ -120,7 +120,7 @@ static int wide(struct ctxp_cursor *c, uint8_t head, struct ctxp_pack_value *ret
   case 0xca: case 0xcb: ret->type = CTXP_PACK_F64; ret->f = bits_f64(value, width); return 0;
   case 0xcc: case 0xcd: case 0xce: case 0xcf: ret->type = CTXP_PACK_U64; ret->u = value; return 0;
   case 0xd0: case 0xd1: case 0xd2: case 0xd3:
-    ret->i = width == 8 ? (int64_t)value : (int64_t)(value ^ (UINT64_C(1) << (8 * width - 1))) - (INT64_C(1) << (8 * width - 1));
+    ret->i = width == 1 ? (int8_t)value : width == 2 ? (int16_t)value : width == 4 ? (int32_t)value : (int64_t)value;
     ret->type = ret->i < 0 ? CTXP_PACK_I64 : CTXP_PACK_U64;
     return 0;
   case 0xd9: case 0xda: case 0xdb: ret->type = CTXP_PACK_STR; return take_bytes(c, value, ret);

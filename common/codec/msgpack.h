@@ -49,7 +49,7 @@ struct ctxp_pack_value {
 struct ctxp_cursor {
   const uint8_t *at, *end;
 };
-static inline struct ctxp_cursor ctxp_cursor(struct ctxp_raw raw) { return (struct ctxp_cursor){raw.ptr, raw.ptr + raw.len}; }
+static inline struct ctxp_cursor ctxp_cursor(struct ctxp_raw raw) { return (struct ctxp_cursor){raw.ptr, raw.len ? raw.ptr + raw.len : raw.ptr}; }
 /* Reads the head of the next value, and the bytes of a text. A count that the remaining bytes cannot hold is -EBADMSG. */
 int ctxp_cursor_next(struct ctxp_cursor *cursor, struct ctxp_pack_value *ret) __attribute__((warn_unused_result));
 /* Passes over one whole value and returns its bytes. -EBADMSG: cut off, malformed, or deeper than CTXP_DEPTH_MAX. */

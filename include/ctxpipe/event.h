@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "ctxpipe/event.def"
+#pragma GCC visibility push(default) /* exported by the client library, too */
 
 struct ctxp_buf;
 
@@ -163,3 +164,4 @@ int ctxp_strs_next(struct ctxp_list *list, struct ctxp_str *ret);
  * touch the buffer in between. -ENOMEM. */
 int ctxp_list_add(struct ctxp_list *list, struct ctxp_buf *buf, const struct ctxp_shape *shape, const void *record);
 int ctxp_strs_add(struct ctxp_list *list, struct ctxp_buf *buf, struct ctxp_str text);
+#pragma GCC visibility pop

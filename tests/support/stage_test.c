@@ -127,6 +127,11 @@ void ctxp_test_restart(struct ctxp_test *t) {
   start(t);
 }
 
+void ctxp_test_crash(struct ctxp_test *t) {
+  t->stage = ctxp_stage_free(t->stage);
+  start(t);
+}
+
 static void deliver(struct ctxp_test *t, const struct ctxp_buf *body, uint64_t seq, uint64_t cause) {
   struct ctxp_event event;
   struct ctxp_fault fault;
