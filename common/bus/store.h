@@ -41,6 +41,8 @@ int ctxp_store_each(struct ctxp_store *store, enum ctxp_db db, struct ctxp_raw p
                     int (*visit)(void *data, struct ctxp_raw key, struct ctxp_raw value), void *data, struct ctxp_error *err) __attribute__((warn_unused_result));
 
 /* ---- numbered records, for stream.c ---- */
+/* What a record of `len` bytes takes up: in a leaf, or in pages of its own. */
+static inline uint64_t ctxp_store_cost(size_t len) { return len <= 2000 ? len + 24 : (len + 16 + 4095) / 4096 * 4096; }
 /* Room for a record's `len` bytes behind the last one; valid until the next call. */
 int ctxp_store_reserve(struct ctxp_store *store, uint64_t number, size_t len, uint8_t **ret_room, struct ctxp_error *err) __attribute__((warn_unused_result));
 /* Visits committed records from `from` on, borrowed for the call of `visit`, which must not touch the store. */
@@ -48,6 +50,6 @@ int ctxp_store_scan(struct ctxp_store *store, uint64_t from, int (*visit)(void *
     __attribute__((warn_unused_result));
 /* Number of the first (last) committed record; 0: there is none. */
 int ctxp_store_bounds(struct ctxp_store *store, uint64_t *ret_first, uint64_t *ret_last, struct ctxp_error *err) __attribute__((warn_unused_result));
-/* Deletes the records below `number`, at most `max`; adds up their sizes. Opens a write transaction. */
+/* Deletes the records below `number`, at most `max`; adds up what they took. Opens a write transaction. */
 int ctxp_store_trim(struct ctxp_store *store, uint64_t number, unsigned max, uint64_t *ret_bytes, uint64_t *ret_count, struct ctxp_error *err)
     __attribute__((warn_unused_result));
