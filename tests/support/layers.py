@@ -5,7 +5,7 @@ import sys
 
 LAYERS = ['base', 'codec', 'tokens', 'config', 'bus', 'runtime']
 STAGES = ['collector', 'mechanisms', 'fold', 'sinks', 'feeders']
-CPLUSPLUS = {'common/codec/json_read.cc'}
+CPLUSPLUS = {'common/codec/json_index.cc'}
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 BREACHES = []
 
