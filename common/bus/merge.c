@@ -178,13 +178,22 @@ static int look_at_topology(struct ctxp_merge *m, uint64_t cause) {
   return 0;
 }
 
+static uint64_t time_of(const struct ctxp_merge *m, uint64_t cause) {
+  struct ctxp_item item;
+  for (unsigned k = 0; k < m->count; k++) {
+    const struct input *in = &m->inputs[m->order[k]];
+    if (named(in) && !held(in, cause) && in->flow.peek(in->flow.data, &item) && cause_of(in, &item) == cause) return item.ts_ms;
+  }
+  return 0;
+}
+
 static bool hold_begins(struct ctxp_merge *m, uint64_t cause) {
   for (unsigned k = 0; k < m->count; k++) {
     unsigned i = m->order[k];
     struct hold *hold = held(&m->inputs[i], cause);
     if (!hold || hold->said || !named(&m->inputs[i])) continue;
     hold->said = true;
-    m->begun = (struct ctxp_merge_hold_begun){i, hold->from, hold->to};
+    m->begun = (struct ctxp_merge_hold_begun){i, hold->from, hold->to, time_of(m, cause)};
     return true;
   }
   return false;
@@ -216,24 +225,32 @@ static int open_cause(struct ctxp_merge *m) {
   return 1;
 }
 
+/* to the next event of the cause in hand; false: there is none left, and the cause is done */
+static bool settle(struct ctxp_merge *m, struct ctxp_item *item) {
+  for (; m->at < m->count; m->at++) {
+    struct input *in = &m->inputs[m->order[m->at]];
+    if (named(in) && !held(in, m->cause) && in->flow.peek(in->flow.data, item) && cause_of(in, item) == m->cause) return true;
+  }
+  m->inside = false;
+  finish(m, m->cause);
+  return false;
+}
+
 int ctxp_merge_next(struct ctxp_merge *m, struct ctxp_item *ret_item, unsigned *ret_input) {
   for (;;) {
     int r = m->inside ? 1 : open_cause(m);
     if (r != 1) return r;
-    for (; m->at < m->count; m->at++) {
-      struct input *in = &m->inputs[m->order[m->at]];
-      if (!named(in) || held(in, m->cause) || !in->flow.peek(in->flow.data, ret_item) || cause_of(in, ret_item) != m->cause) continue;
-      *ret_input = m->order[m->at];
-      return 1;
-    }
-    m->inside = false;
-    finish(m, m->cause);
+    if (!settle(m, ret_item)) continue;
+    *ret_input = m->order[m->at];
+    return 1;
   }
 }
 
 void ctxp_merge_take(struct ctxp_merge *m) {
+  struct ctxp_item item;
   struct input *in = &m->inputs[m->order[m->at]];
   in->flow.next(in->flow.data);
+  settle(m, &item);
 }
 
 struct ctxp_merge_hold_begun ctxp_merge_begun(const struct ctxp_merge *m) { return m->begun; }

@@ -32,7 +32,7 @@ int ctxp_merge_next(struct ctxp_merge *merge, struct ctxp_item *ret_item, unsign
 void ctxp_merge_take(struct ctxp_merge *merge);
 struct ctxp_merge_hold_begun {
   unsigned input;
-  uint64_t from, to;
+  uint64_t from, to, ts_ms; /* ts_ms: of the event that it begins at */
 };
 struct ctxp_merge_hold_begun ctxp_merge_begun(const struct ctxp_merge *merge);
 

@@ -81,6 +81,8 @@ static int apply_topology(struct ctxp_stage *stage, const struct ctxp_topology *
   return r;
 }
 
+int ctxp_stage_configure(struct ctxp_stage *stage, const struct ctxp_event *topology) { return apply_topology(stage, &topology->topology); }
+
 static bool consumes(const struct ctxp_stage *stage, const struct ctxp_event *event) {
   return ctxp_topic_consumed(ctxp_topic_of(event), stage->ops->consumes);
 }

@@ -17,6 +17,8 @@ struct ctxp_host_ops { /* data: the host's own */
 int ctxp_stage_new(const struct ctxp_stage_ops *ops, const char *node, struct ctxp_raw options, const struct ctxp_host_ops *host, void *data,
                    struct ctxp_stage **ret_stage, struct ctxp_error *err) __attribute__((warn_unused_result));
 int ctxp_stage_open(struct ctxp_stage *stage, struct ctxp_error *err) __attribute__((warn_unused_result));
+/* Takes options and prices from a `topology` event without delivering it: the one in force at the checkpoint, before open. */
+int ctxp_stage_configure(struct ctxp_stage *stage, const struct ctxp_event *topology) __attribute__((warn_unused_result));
 /* Delivers one event: a `topology` event first sets the options (of the entry with this node's name) and the prices, then goes to
  * the stage if it consumes that kind. */
 int ctxp_stage_deliver(struct ctxp_stage *stage, const struct ctxp_event *event) __attribute__((warn_unused_result));

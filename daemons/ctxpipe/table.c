@@ -116,6 +116,7 @@ static void put_bar(struct ctxp_buf *out, const struct ctxp_style *style, uint64
   static const char *const eighths[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
   unsigned used = 0, steps = whole ? (unsigned)((double)part / (double)whole * BAR_COLUMNS * 8 + 0.5) : 0;
   if (steps > BAR_COLUMNS * 8) steps = BAR_COLUMNS * 8;
+  if (!style->utf8) steps = (steps + 4) / 8 * 8;
   if (style->colour) ctxp_buf_str(out, "\x1b[36m");
   for (; used < steps / 8; used++) ctxp_buf_str(out, style->utf8 ? "█" : "#");
   if (style->utf8 && steps % 8) {

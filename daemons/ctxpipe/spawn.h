@@ -1,0 +1,26 @@
+/* Starting one daemon: where its program is, what it inherits, where its standard error goes. */
+#pragma once
+#include <sys/types.h>
+#include "base/buf.h"
+#include "ctxpipe/error.h"
+
+#define CTXP_NODE_LOG_BYTES (4u << 20) /* of a node's log before it becomes NODE.log.1, of which there is one */
+
+/* $CTXPIPE_LIBEXEC, else beside the executable in a build folder, else where it was installed. -ENOENT with a sentence. */
+int ctxp_spawn_find(const char *daemon, struct ctxp_buf *ret_path, struct ctxp_error *err) __attribute__((warn_unused_result));
+
+/* Opens DIR/NODE.log for appending, after rotating one that is full. */
+int ctxp_spawn_log(int folder, const char *node, int *ret_fd, struct ctxp_error *err) __attribute__((warn_unused_result));
+/* Moves what a running node has written aside when it is too much. The node goes on at the file's beginning. */
+void ctxp_spawn_log_bound(int folder, const char *node);
+/* The last line written to the log since `since` (a length), without its head of time and level where it has one; "" if none. */
+void ctxp_spawn_last_words(int folder, const char *node, off_t since, struct ctxp_buf *out);
+
+struct ctxp_spawn { /* borrowed for the call */
+  const char *program, *topology, *node, *log_level;
+  int log_fd;  /* standard output and error */
+  int life_fd; /* its end: the supervisor is gone */
+  int lock_fd; /* stays open in the child, so that the lock lasts as long as any node */
+};
+/* ret_ready_fd: the daemon's `ready` or `error: ...` line, then its end. */
+int ctxp_spawn_node(const struct ctxp_spawn *spawn, pid_t *ret_pid, int *ret_ready_fd, struct ctxp_error *err) __attribute__((warn_unused_result));

@@ -1,0 +1,382 @@
+#include "ctxpipe/supervise.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/str.h"
+#include "codec/json.h"
+#include "ctxpipe/restart.h"
+#include "ctxpipe/rundir.h"
+#include "ctxpipe/spawn.h"
+
+#define LOG_CHECK_MS 10000
+#define AT_ONCE_MS 5000   /* from the second signal to SIGKILL */
+#define LATE_MS 5000      /* beyond drain_s, before the second signal */
+#define BROKEN_DRAIN_MS 3000 /* a drain with a node missing cannot complete: those behind it wait in vain */
+#define ORPHANS_MS 15000  /* that nodes of a killed supervisor get to end */
+#define EXIT_HOPELESS 3   /* CTXP_EXIT_FAILED of runtime/node.h, which is above ZeroMQ and so not included here */
+
+enum node_state { NODE_WAITING, NODE_STARTING, NODE_READY, NODE_BACKOFF, NODE_ENDED, NODE_FAILED };
+static const char *const state_names[] = {"waiting", "starting", "ready", "backoff", "ended", "failed"};
+
+struct node {
+  const struct ctxp_node_config *config;
+  enum node_state state;
+  pid_t pid;             /* 0: not running */
+  int ready_fd;          /* -1: closed */
+  uint64_t ready_at, start_at; /* ctxp_clock_ms */
+  off_t log_start;
+  struct ctxp_restart restart;
+  struct ctxp_buf words; /* from the ready pipe */
+  struct ctxp_error last;
+};
+enum phase { STARTING, RUNNING, DRAINING, AT_ONCE, KILLING };
+static const char *const phase_names[] = {"starting", "ready", "draining", "stopping", "stopping"};
+
+struct supervisor {
+  const struct ctxp_supervise_options *options;
+  const struct ctxp_config *config;
+  struct ctxp_rundir dirs;
+  struct node *nodes; /* in the order of starting */
+  unsigned count;
+  enum phase phase;
+  uint64_t deadline, next_log_check;
+  int signals, life[2], result;
+  struct ctxp_buf topology_file;
+  struct ctxp_error *err;
+};
+
+__attribute__((format(printf, 3, 4))) static void say(struct supervisor *sv, enum ctxp_say what, const char *format, ...) {
+  char line[CTXP_ERROR_MAX + 256];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(line, sizeof(line), format, args);
+  va_end(args);
+  sv->options->say(sv->options->data, what, line);
+}
+
+/* ---- run_dir/supervisor.json ---- */
+static void report(struct supervisor *sv) {
+  ctxp_auto_buf out = {0};
+  struct ctxp_error err;
+  ctxp_buf_printf(&out, "{\"pid\":%d,\"state\":\"%s\",\"topology\":", (int)getpid(), phase_names[sv->phase]);
+  ctxp_json_str(&out, ctxp_str(sv->config->file));
+  ctxp_buf_str(&out, ",\"nodes\":[");
+  for (unsigned i = 0; i < sv->count; i++) {
+    const struct node *n = &sv->nodes[i];
+    ctxp_buf_printf(&out, "%s{\"node\":\"%s\",\"daemon\":\"%s\",\"pid\":%d,\"state\":\"%s\",\"restarts\":%llu,\"lastError\":", i ? "," : "", n->config->name,
+                    n->config->ops->name, (int)n->pid, state_names[n->state], (unsigned long long)n->restart.restarts);
+    if (n->last.text[0])
+      ctxp_json_str(&out, ctxp_str(n->last.text));
+    else
+      ctxp_buf_str(&out, "null");
+    ctxp_buf_char(&out, '}');
+  }
+  ctxp_buf_str(&out, "]}\n");
+  if (ctxp_rundir_write(sv->config->run_dir, &out, &err) < 0) say(sv, CTXP_SAY_NODE, "%s", err.text);
+}
+
+/* ---- starting and stopping ---- */
+static bool is_collector(const struct node *n) { return n->config->ops->role == CTXP_ROLE_COLLECTOR_NODE; }
+static bool is_alive(const struct node *n) { return n->pid > 0; }
+
+static void stop_all(struct supervisor *sv, int signal) {
+  for (unsigned i = sv->count; i-- > 0;) /* the collector first, then down the flow */
+    if (is_alive(&sv->nodes[i])) kill(sv->nodes[i].pid, signal);
+}
+
+/* To a node the end of the life pipe says that nobody waits for its drain. (Two signals in a row may arrive as one.) */
+static void at_once(struct supervisor *sv) {
+  if (sv->phase >= AT_ONCE) return;
+  close(sv->life[1]);
+  sv->life[1] = -1;
+  stop_all(sv, SIGTERM);
+  sv->phase = AT_ONCE;
+  sv->deadline = ctxp_clock_ms() + AT_ONCE_MS;
+}
+
+/* the start, or a running pipeline, is given up; the first reason counts */
+static void give_up(struct supervisor *sv, int code, const char *sentence) {
+  if (sv->result == 0) sv->result = ctxp_error_set(sv->err, code, "%s", sentence);
+  at_once(sv);
+}
+
+static void drain(struct supervisor *sv) {
+  bool whole = true;
+  if (sv->phase == STARTING) {
+    at_once(sv);
+    return;
+  }
+  for (unsigned i = 0; i < sv->count; i++) whole &= sv->nodes[i].state == NODE_READY;
+  sv->phase = DRAINING;
+  sv->deadline = ctxp_clock_ms() + (whole ? sv->config->drain_s * 1000 + LATE_MS : BROKEN_DRAIN_MS);
+  stop_all(sv, SIGTERM);
+}
+
+static int start_node(struct supervisor *sv, struct node *n, struct ctxp_error *err) {
+  ctxp_auto_buf program = {0};
+  ctxp_auto_close int log_fd = -1;
+  struct stat file;
+  int r = ctxp_spawn_find(n->config->ops->name, &program, err);
+  if (r == 0) r = ctxp_spawn_log(sv->dirs.logs, n->config->name, &log_fd, err);
+  if (r < 0) return r;
+  n->log_start = fstat(log_fd, &file) == 0 ? file.st_size : 0;
+  ctxp_buf_reset(&n->words);
+  struct ctxp_spawn spawn = {.program = ctxp_buf_cstr(&program), .topology = ctxp_buf_cstr(&sv->topology_file), .node = n->config->name,
+                             .log_level = sv->options->log_level, .log_fd = log_fd, .life_fd = sv->life[0], .lock_fd = sv->dirs.nodes_lock};
+  r = ctxp_spawn_node(&spawn, &n->pid, &n->ready_fd, err);
+  if (r == 0) n->state = NODE_STARTING;
+  return r;
+}
+
+static void start_or_give_up(struct supervisor *sv, struct node *n) {
+  struct ctxp_error err;
+  int r = start_node(sv, n, &err);
+  if (r < 0) give_up(sv, r, err.text);
+}
+
+/* The collector is started when everything behind it is ready; the pipeline is ready when the collector is. */
+static void go_on_starting(struct supervisor *sv) {
+  unsigned others = 0, ready = 0;
+  if (sv->phase != STARTING) return;
+  for (unsigned i = 0; i < sv->count; i++) {
+    others += !is_collector(&sv->nodes[i]) && sv->nodes[i].state != NODE_READY;
+    ready += sv->nodes[i].state == NODE_READY;
+  }
+  for (unsigned i = 0; i < sv->count && !others; i++)
+    if (sv->nodes[i].state == NODE_WAITING) start_or_give_up(sv, &sv->nodes[i]);
+  if (ready < sv->count || sv->phase != STARTING) return;
+  sv->phase = RUNNING;
+  report(sv);
+  for (unsigned i = 0; i < sv->count; i++)
+    if (is_collector(&sv->nodes[i])) say(sv, CTXP_SAY_READY, "ready: the collector accepts events on %s", sv->nodes[i].config->ingest[0]);
+}
+
+/* ---- what daemons say and how they end ---- */
+static void became_ready(struct supervisor *sv, struct node *n) {
+  n->state = NODE_READY;
+  n->ready_at = ctxp_clock_ms();
+  n->last.text[0] = 0;
+  say(sv, CTXP_SAY_NODE, "%-12s %-18s %s, pid %d", n->config->name, n->config->ops->name, n->restart.restarts ? "ready again" : "ready", (int)n->pid);
+  go_on_starting(sv);
+  report(sv);
+}
+
+static void close_ready(struct node *n) {
+  if (n->ready_fd >= 0) close(n->ready_fd);
+  n->ready_fd = -1;
+}
+
+static void read_ready(struct supervisor *sv, struct node *n) {
+  char block[512];
+  ssize_t got;
+  while ((got = read(n->ready_fd, block, sizeof(block))) > 0)
+    if (n->words.len < 4096) ctxp_buf_add(&n->words, block, (size_t)got);
+  if (strncmp(ctxp_buf_cstr(&n->words), "ready\n", 6) == 0 && n->state == NODE_STARTING) {
+    close_ready(n);
+    became_ready(sv, n);
+  } else if (got == 0) { /* it is ending; what it said is kept for its death */
+    close_ready(n);
+  }
+}
+
+/* one sentence on why: what it said on its ready pipe, else the last line of its log, else how it ended */
+static void last_words(struct supervisor *sv, struct node *n, int status) {
+  ctxp_auto_buf words = {0};
+  char how[80];
+  if (WIFSIGNALED(status))
+    snprintf(how, sizeof(how), "was ended by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
+  else
+    snprintf(how, sizeof(how), "ended with exit code %d", WEXITSTATUS(status));
+  if (n->words.len > 7 && memcmp(n->words.ptr, "error: ", 7) == 0) {
+    ctxp_buf_add(&words, n->words.ptr + 7, n->words.len - 7);
+    while (words.len && words.ptr[words.len - 1] == '\n') words.len--;
+  } else if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL) { /* somebody else's doing, which its log cannot know */
+    ctxp_spawn_last_words(sv->dirs.logs, n->config->name, n->log_start, &words);
+  }
+  ctxp_error_set(&n->last, 0, "node '%s' %s%s%s", n->config->name, how, words.len ? ": " : "", ctxp_buf_cstr(&words));
+}
+
+static void died(struct supervisor *sv, struct node *n, int status) {
+  uint64_t now = ctxp_clock_ms(), delay;
+  struct ctxp_death death = {.now_ms = now, .ready = n->state == NODE_READY, .ready_ms = now - n->ready_at,
+                             .hopeless = WIFEXITED(status) && WEXITSTATUS(status) == EXIT_HOPELESS};
+  if (n->ready_fd >= 0) read_ready(sv, n);
+  last_words(sv, n, status);
+  enum ctxp_restart_verdict verdict = ctxp_restart_died(&n->restart, &death, &delay);
+  if (sv->phase == STARTING && verdict != CTXP_RESTART_AGAIN) {
+    n->state = NODE_FAILED;
+    give_up(sv, -ECHILD, n->last.text);
+  } else if (verdict == CTXP_RESTART_FAILED) {
+    n->state = NODE_FAILED;
+    say(sv, CTXP_SAY_NODE, "%s; it is not started again, what it would read is kept", n->last.text);
+  } else {
+    n->state = NODE_BACKOFF;
+    n->start_at = now + delay;
+    say(sv, CTXP_SAY_NODE, "%s; started again in %llu ms", n->last.text, (unsigned long long)delay);
+  }
+}
+
+static void reap(struct supervisor *sv) {
+  int status;
+  pid_t pid;
+  while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+    for (unsigned i = 0; i < sv->count; i++) {
+      struct node *n = &sv->nodes[i];
+      if (n->pid != pid) continue;
+      n->pid = 0;
+      if (sv->phase <= RUNNING) {
+        died(sv, n, status);
+      } else {
+        if (sv->phase == DRAINING && !(WIFEXITED(status) && WEXITSTATUS(status) == 0)) last_words(sv, n, status);
+        n->state = NODE_ENDED;
+      }
+      close_ready(n);
+    }
+  }
+  report(sv);
+}
+
+static void on_signal(struct supervisor *sv) {
+  struct signalfd_siginfo info;
+  while (read(sv->signals, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
+    switch (info.ssi_signo) {
+    case SIGCHLD: reap(sv); break;
+    case SIGHUP: stop_all(sv, SIGHUP); break; /* they reopen their files */
+    default:
+      if (sv->phase < DRAINING)
+        drain(sv);
+      else
+        at_once(sv);
+      report(sv);
+    }
+  }
+}
+
+/* ---- time ---- */
+static void on_time(struct supervisor *sv) {
+  uint64_t now = ctxp_clock_ms();
+  for (unsigned i = 0; i < sv->count && sv->phase <= RUNNING; i++) {
+    struct node *n = &sv->nodes[i];
+    if (n->state == NODE_BACKOFF && now >= n->start_at) start_or_give_up(sv, n);
+  }
+  if (sv->phase > RUNNING && now >= sv->deadline) {
+    if (sv->phase == DRAINING)
+      at_once(sv);
+    else
+      stop_all(sv, SIGKILL);
+    if (sv->phase == AT_ONCE && now >= sv->deadline) sv->phase = KILLING;
+  }
+  if (now >= sv->next_log_check) {
+    for (unsigned i = 0; i < sv->count; i++) ctxp_spawn_log_bound(sv->dirs.logs, sv->nodes[i].config->name);
+    sv->next_log_check = now + LOG_CHECK_MS;
+  }
+}
+
+static int wait_ms(const struct supervisor *sv) {
+  uint64_t now = ctxp_clock_ms(), next = sv->next_log_check;
+  if (sv->phase > RUNNING && sv->deadline < next) next = sv->phase == KILLING ? now + 1000 : sv->deadline;
+  for (unsigned i = 0; i < sv->count && sv->phase <= RUNNING; i++)
+    if (sv->nodes[i].state == NODE_BACKOFF && sv->nodes[i].start_at < next) next = sv->nodes[i].start_at;
+  return next > now ? (int)(next - now) : 0;
+}
+
+static bool any_alive(const struct supervisor *sv) {
+  for (unsigned i = 0; i < sv->count; i++)
+    if (is_alive(&sv->nodes[i])) return true;
+  return false;
+}
+
+static void loop(struct supervisor *sv) {
+  struct pollfd fds[2 + 256];
+  while (sv->phase <= RUNNING || any_alive(sv)) {
+    unsigned count = 2;
+    fds[0] = (struct pollfd){.fd = sv->signals, .events = POLLIN};
+    fds[1] = (struct pollfd){.fd = sv->phase < AT_ONCE ? sv->options->life_fd : -1, .events = POLLIN};
+    for (unsigned i = 0; i < sv->count && count < sizeof(fds) / sizeof(*fds); i++)
+      fds[count++] = (struct pollfd){.fd = sv->nodes[i].ready_fd, .events = POLLIN};
+    if (poll(fds, count, wait_ms(sv)) < 0 && errno != EINTR) {
+      give_up(sv, -errno, strerror(errno));
+      return;
+    }
+    for (unsigned i = 2; i < count; i++)
+      if (fds[i].revents && sv->nodes[i - 2].ready_fd >= 0) read_ready(sv, &sv->nodes[i - 2]);
+    if (fds[1].revents) at_once(sv);
+    if (fds[0].revents) on_signal(sv);
+    on_time(sv);
+  }
+}
+
+/* ---- the whole ---- */
+static const enum ctxp_stage_role start_order[] = {CTXP_ROLE_SINK_NODE, CTXP_ROLE_FOLD_NODE, CTXP_ROLE_MECHANISM_NODE, CTXP_ROLE_COLLECTOR_NODE};
+
+static int order_nodes(struct supervisor *sv) {
+  sv->nodes = calloc(sv->config->node_count ? sv->config->node_count : 1, sizeof(*sv->nodes));
+  if (!sv->nodes) return ctxp_error_set(sv->err, -ENOMEM, "out of memory");
+  for (size_t role = 0; role < sizeof(start_order) / sizeof(*start_order); role++)
+    for (unsigned i = 0; i < sv->config->node_count; i++)
+      if (sv->config->nodes[i].ops->role == start_order[role]) sv->nodes[sv->count++] = (struct node){.config = &sv->config->nodes[i], .ready_fd = -1};
+  return sv->count <= 256 ? 0 : ctxp_error_set(sv->err, -E2BIG, "the topology has %u nodes; at most 256 can be supervised", sv->count);
+}
+
+static int prepare(struct supervisor *sv) {
+  sigset_t mask;
+  int r = ctxp_rundir_open(sv->config, ORPHANS_MS, &sv->dirs, sv->err);
+  if (r == 0) r = order_nodes(sv);
+  if (r < 0) return r;
+  ctxp_buf_printf(&sv->topology_file, "%s/topology.yaml", sv->config->run_dir);
+  r = ctxp_topology_write(sv->config, ctxp_buf_cstr(&sv->topology_file), sv->err);
+  if (r < 0) return r;
+  sigemptyset(&mask);
+  sigaddset(&mask, SIGCHLD);
+  sigaddset(&mask, SIGTERM);
+  sigaddset(&mask, SIGINT);
+  sigaddset(&mask, SIGHUP);
+  signal(SIGPIPE, SIG_IGN); /* whoever listens to `say` may have gone */
+  sv->signals = sigprocmask(SIG_BLOCK, &mask, NULL) < 0 ? -1 : signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
+  if (sv->signals < 0 || pipe2(sv->life, O_CLOEXEC) < 0) return ctxp_error_set(sv->err, -errno, "could not supervise: %s", strerror(errno));
+  return 0;
+}
+
+static void finish(struct supervisor *sv) {
+  ctxp_auto_buf path = {0};
+  for (unsigned i = 0; i < sv->count; i++) {
+    const struct node *n = &sv->nodes[i];
+    if (n->last.text[0] && sv->result == 0) say(sv, CTXP_SAY_END, "%s", n->last.text);
+    ctxp_buf_deinit(&sv->nodes[i].words);
+  }
+  ctxp_buf_printf(&path, "%s/supervisor.json", sv->config->run_dir);
+  if (sv->nodes) unlink(ctxp_buf_cstr(&path)); /* else another supervisor's */
+  free(sv->nodes);
+  ctxp_close_ptr(&sv->signals);
+  ctxp_close_ptr(&sv->life[0]);
+  ctxp_close_ptr(&sv->life[1]);
+  ctxp_rundir_close(&sv->dirs);
+  ctxp_buf_deinit(&sv->topology_file);
+}
+
+int ctxp_supervise(const struct ctxp_supervise_options *options, struct ctxp_error *err) {
+  struct supervisor sv = {.options = options, .config = options->config, .signals = -1, .life = {-1, -1}, .dirs = {{-1, -1}, -1, -1}, .err = err};
+  int r = prepare(&sv);
+  if (r == 0) {
+    sv.next_log_check = ctxp_clock_ms() + LOG_CHECK_MS;
+    report(&sv);
+    for (unsigned i = 0; i < sv.count && sv.phase == STARTING; i++)
+      if (!is_collector(&sv.nodes[i])) start_or_give_up(&sv, &sv.nodes[i]);
+    go_on_starting(&sv);
+    loop(&sv);
+    r = sv.result;
+  }
+  finish(&sv);
+  return r;
+}

@@ -1,0 +1,62 @@
+/* Taking back: a saving that was claimed for what is in the window all the same. */
+#include "base/str.h"
+#include "mechanisms/amnesia.h"
+
+static bool regretted(struct ctxp_amnesia *window, const struct ctxp_message *message) {
+  const struct ctxp_result *result = message->role == CTXP_ROLE_tool ? ctxp_amnesia_result(window, (struct ctxp_str){message->call, message->call_len}) : NULL;
+  return result && result->regretted;
+}
+
+static void put_back(struct ctxp_amnesia *window, struct ctxp_message *message) {
+  struct ctxp_result *result = ctxp_amnesia_result(window, (struct ctxp_str){message->call, message->call_len});
+  window->gone_count -= message->gone == CTXP_GONE && message->applied;
+  message->gone = CTXP_HERE;
+  window->base.changed = true;
+  if (!result || message->role != CTXP_ROLE_tool) return;
+  result->candidate = true;
+  result->removed = result->regretted = false;
+}
+
+/* the `wanted` messages are in the window again: one regret for each result that they went with */
+static int take_back(struct ctxp_stage *stage, struct ctxp_amnesia *window, const char *reason) {
+  for (struct ctxp_message *message = window->messages; message; message = message->hh.next) {
+    if (!message->wanted) continue;
+    struct ctxp_event out = {.kind = CTXP_KIND_regret};
+    struct ctxp_str call = {message->for_call, message->for_call_len};
+    out.regret = (struct ctxp_regret){.mechanism = CTXP_STR("amnesia"), .toolCallId = call, .reason = ctxp_str(reason)};
+    for (struct ctxp_message *m = message; m; m = m->hh.next) {
+      if (!m->wanted || !ctxp_str_eq(call, (struct ctxp_str){m->for_call, m->for_call_len})) continue;
+      if (!regretted(window, m)) out.regret.tokens += m->tokens;
+      m->wanted = false;
+      put_back(window, m);
+    }
+    int r = out.regret.tokens ? ctxp_stage_emit(stage, &out) : 0;
+    if (r < 0) return r;
+  }
+  return 0;
+}
+
+int ctxp_amnesia_missed(struct ctxp_stage *stage, struct ctxp_amnesia *window, const struct ctxp_answer_missed *said) {
+  bool any = false;
+  if (!ctxp_missed_here(stage, said)) return 0;
+  for (struct ctxp_message *m = window->messages; m; m = m->hh.next) {
+    m->wanted = m->gone != CTXP_HERE && m->applied && m->ask == said->askSeq;
+    any = any || m->wanted;
+    for (unsigned k = 0; k < m->call_count; k++)
+      if (m->calls[k].gone != CTXP_HERE && m->calls[k].ask == said->askSeq) m->calls[k].gone = CTXP_HERE;
+  }
+  return any ? take_back(stage, window, "not applied") : 0;
+}
+
+/* what was removed and is named in the request that was really sent */
+int ctxp_amnesia_came_back(struct ctxp_stage *stage, struct ctxp_amnesia *window) {
+  if (!window->gone_count) return 0;
+  for (struct ctxp_message *m = window->messages; m; m = m->hh.next) m->wanted = false;
+  bool any = false;
+  for (unsigned i = 0; i < window->request_count; i++) {
+    struct ctxp_message *m = window->request[i];
+    m->wanted = m->gone == CTXP_GONE && m->applied;
+    any = any || m->wanted;
+  }
+  return any ? take_back(stage, window, "came back") : 0;
+}
