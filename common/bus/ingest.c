@@ -25,7 +25,7 @@ static int bad(const char **ret_reason, const char *reason) {
 
 /* the applied numbers of hello and of the message of that name: all numbers, and nothing behind them */
 static int check_numbers(struct ctxp_list list) {
-  struct ctxp_cursor c = {list.ptr, list.ptr + list.len};
+  struct ctxp_cursor c = ctxp_cursor((struct ctxp_raw){list.ptr, list.len});
   uint64_t number;
   for (uint32_t i = 0; i < list.count; i++)
     if (take_u64(&c, &number) < 0) return -EBADMSG;
@@ -120,7 +120,7 @@ int ctxp_ingest_decode(struct ctxp_raw message, struct ctxp_ingest *ret, const c
 }
 
 int ctxp_ingest_item(struct ctxp_list *items, uint64_t *ret_seq, struct ctxp_raw *ret_body) {
-  struct ctxp_cursor c = {items->ptr, items->ptr + items->len};
+  struct ctxp_cursor c = ctxp_cursor((struct ctxp_raw){items->ptr, items->len});
   struct ctxp_pack_value body;
   uint32_t pair;
   if (items->count == 0) return items->len ? -EBADMSG : 0;
@@ -132,7 +132,7 @@ int ctxp_ingest_item(struct ctxp_list *items, uint64_t *ret_seq, struct ctxp_raw
 }
 
 int ctxp_ingest_number(struct ctxp_list *numbers, uint64_t *ret) {
-  struct ctxp_cursor c = {numbers->ptr, numbers->ptr + numbers->len};
+  struct ctxp_cursor c = ctxp_cursor((struct ctxp_raw){numbers->ptr, numbers->len});
   if (numbers->count == 0 || take_u64(&c, ret) < 0) return 0;
   *numbers = (struct ctxp_list){c.at, (size_t)(c.end - c.at), numbers->count - 1};
   return 1;

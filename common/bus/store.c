@@ -247,7 +247,7 @@ int ctxp_store_put(struct ctxp_store *store, enum ctxp_db db, struct ctxp_raw ke
   MDB_val k = {key.len, (void *)key.ptr};
   if (key.len < 1 || key.len > 255) return ctxp_error_set(err, -EINVAL, "a key of %zu bytes: 1 to 255 are possible", key.len);
   int r = put_room(store, db, &k, SUM_SIZE + value.len, 0, &room, err);
-  if (r < 0) return r;
+  if (r < 0 || !room) return r;
   uint64_t sum = sum_of(key, value);
   memcpy(room, &sum, SUM_SIZE);
   if (value.len) memcpy(room + SUM_SIZE, value.ptr, value.len);

@@ -301,7 +301,7 @@ int ctxp_event_encode(const struct ctxp_event *event, struct ctxp_buf *out) {
 
 /* ---- lists ---- */
 int ctxp_list_next(struct ctxp_list *list, const struct ctxp_shape *shape, void *ret) {
-  struct ctxp_cursor it = {list->ptr, list->ptr + list->len};
+  struct ctxp_cursor it = ctxp_cursor((struct ctxp_raw){list->ptr, list->len});
   struct ctxp_raw element;
   unsigned unknown = 0;
   int r = ctxp_array_next(&it, &list->count, &element);
@@ -313,7 +313,7 @@ int ctxp_list_next(struct ctxp_list *list, const struct ctxp_shape *shape, void 
 }
 
 int ctxp_strs_next(struct ctxp_list *list, struct ctxp_str *ret) {
-  struct ctxp_cursor it = {list->ptr, list->ptr + list->len};
+  struct ctxp_cursor it = ctxp_cursor((struct ctxp_raw){list->ptr, list->len});
   struct ctxp_raw element;
   int r = ctxp_array_next(&it, &list->count, &element);
   if (r <= 0) return r;

@@ -332,6 +332,7 @@ bool ctxp_json_is(struct ctxp_json *json, uint32_t string, const char *text) {
 
 size_t ctxp_json_units(const struct ctxp_json *json, uint32_t string) {
   struct ctxp_str in = ctxp_json_escaped(json, string);
+  if (in.len == 0) return 0;
   size_t units = ctxp_utf16_units(in);
   const char *end = in.ptr + in.len;
   for (const char *p = in.ptr; p < end && (p = memchr(p, '\\', (size_t)(end - p)));) {

@@ -186,7 +186,7 @@ int ctxp_json_from_raw(struct ctxp_raw raw, struct ctxp_buf *out) {
 static int write_record(const struct ctxp_shape *shape, const void *record, struct ctxp_buf *out);
 
 static int write_list(struct ctxp_list list, const struct ctxp_field *field, struct ctxp_buf *out) {
-  struct ctxp_cursor c = {list.ptr, list.ptr + list.len};
+  struct ctxp_cursor c = ctxp_cursor((struct ctxp_raw){list.ptr, list.len});
   (void)field;
   return write_array(&c, list.count, out, 1);
 }

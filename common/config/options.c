@@ -1,71 +1,108 @@
-/* Options of a stage from a MessagePack map: by table, defaults where the map is silent. */
+/* From the map of options, as it stands in a topology and in the `topology` event, to a stage's struct. */
 #include <errno.h>
-#include <stdlib.h>
 #include "base/str.h"
 #include "codec/msgpack.h"
+#include "config/schema.h"
 #include "config/topology.h"
 
-/* offset of a text in the arena; the arena may move while it grows, so pointers are set at the end */
-static int keep_text(struct ctxp_buf *arena, struct ctxp_str text, size_t *ret_at) {
-  *ret_at = arena->len;
-  ctxp_buf_add(arena, text.ptr, text.len);
-  ctxp_buf_char(arena, 0);
-  return ctxp_buf_error(arena);
+static int wrong(const struct ctxp_option *option, struct ctxp_error *err) {
+  ctxp_auto_buf range = {0};
+  ctxp_option_range(option, &range);
+  return ctxp_error_set(err, -EINVAL, "option '%s' has a value that it cannot have; it takes %s", option->name, ctxp_buf_cstr(&range));
 }
 
-static int choice(const struct ctxp_option *option, struct ctxp_str text, int *ret) {
+static int choice_index(const struct ctxp_option *option, struct ctxp_str text) {
   for (int i = 0; option->choices[i]; i++)
-    if (ctxp_str_is(text, option->choices[i])) return *ret = i, 0;
-  return -EINVAL;
+    if (ctxp_str_is(text, option->choices[i])) return i;
+  return -1;
 }
 
-static int fill_initial(const struct ctxp_option *option, void *at) {
+/* The default, as the option's table writes it, in the form of a given value. */
+static bool from_initial(const struct ctxp_option *option, struct ctxp_pack_value *ret) {
   struct ctxp_str text = ctxp_str(option->initial);
-  switch (option->type) {
-  case CTXP_OPTION_BOOL: *(bool *)at = ctxp_str_is(text, "true"); return 0;
-  case CTXP_OPTION_U64: *(uint64_t *)at = strtoull(option->initial, NULL, 10); return 0;
-  case CTXP_OPTION_ENUM: return choice(option, text, at);
-  case CTXP_OPTION_STRING: case CTXP_OPTION_PATH: *(const char **)at = option->initial; return 0;
+  *ret = (struct ctxp_pack_value){.type = CTXP_PACK_STR, .str = text};
+  if (option->type == CTXP_OPTION_BOOL) *ret = (struct ctxp_pack_value){.type = CTXP_PACK_BOOL, .b = ctxp_str_is(text, "true")};
+  if (option->type == CTXP_OPTION_U64) {
+    ret->type = CTXP_PACK_U64;
+    return ctxp_schema_u64(text, &ret->u);
   }
-  return -EINVAL;
+  return true;
 }
 
-static int fill_given(const struct ctxp_option *option, struct ctxp_raw value, void *at, struct ctxp_buf *arena) {
-  struct ctxp_pack_value v;
-  struct ctxp_cursor c = ctxp_cursor(value);
-  if (ctxp_cursor_next(&c, &v) < 0) return -EINVAL;
-  switch (option->type) {
-  case CTXP_OPTION_BOOL:
-    if (v.type != CTXP_PACK_BOOL) return -EINVAL;
-    *(bool *)at = v.b;
-    return 0;
-  case CTXP_OPTION_U64:
-    if (v.type != CTXP_PACK_U64 || v.u < option->min || v.u > option->max) return -EINVAL;
-    *(uint64_t *)at = v.u;
-    return 0;
-  case CTXP_OPTION_ENUM: return v.type == CTXP_PACK_STR ? choice(option, v.str, at) : -EINVAL;
-  case CTXP_OPTION_STRING: case CTXP_OPTION_PATH:
-    if (v.type != CTXP_PACK_STR) return -EINVAL;
-    return keep_text(arena, v.str, (size_t *)at);
-  }
-  return -EINVAL;
+static bool get(const struct ctxp_option *option, struct ctxp_raw options, struct ctxp_pack_value *ret) {
+  struct ctxp_raw raw = options.len ? ctxp_map_get(options, option->name) : (struct ctxp_raw){0};
+  struct ctxp_cursor it = ctxp_cursor(raw);
+  return raw.len ? ctxp_cursor_next(&it, ret) == 0 : from_initial(option, ret);
 }
 
-static bool is_text(const struct ctxp_option *option) { return option->type == CTXP_OPTION_STRING || option->type == CTXP_OPTION_PATH; }
+static bool fits(const struct ctxp_option *option, const struct ctxp_pack_value *value) {
+  switch (option->type) {
+    case CTXP_OPTION_BOOL: return value->type == CTXP_PACK_BOOL;
+    case CTXP_OPTION_U64: return value->type == CTXP_PACK_U64 && value->u >= option->min && (!option->max || value->u <= option->max);
+    case CTXP_OPTION_ENUM: return value->type == CTXP_PACK_STR && choice_index(option, value->str) >= 0;
+    case CTXP_OPTION_STRING:
+    case CTXP_OPTION_PATH: break;
+  }
+  return value->type == CTXP_PACK_STR && (value->str.len == 0 || !memchr(value->str.ptr, 0, value->str.len));
+}
+
+/* `texts` has room for all: it does not move */
+static void set(const struct ctxp_option *option, const struct ctxp_pack_value *value, void *field, struct ctxp_buf *texts) {
+  switch (option->type) {
+    case CTXP_OPTION_BOOL: *(bool *)field = value->b; return;
+    case CTXP_OPTION_U64: *(uint64_t *)field = value->u; return;
+    case CTXP_OPTION_ENUM: *(int *)field = choice_index(option, value->str); return;
+    case CTXP_OPTION_STRING:
+    case CTXP_OPTION_PATH: break;
+  }
+  *(const char **)field = (const char *)texts->ptr + texts->len;
+  ctxp_buf_add(texts, value->str.ptr, value->str.len);
+  ctxp_buf_char(texts, 0);
+}
+
+static bool known(const struct ctxp_option *table, struct ctxp_str name) {
+  for (; table->name; table++)
+    if (ctxp_str_is(name, table->name)) return true;
+  return false;
+}
+
+static int check_names(const struct ctxp_option *table, struct ctxp_raw options, struct ctxp_error *err) {
+  struct ctxp_cursor it = ctxp_cursor(options);
+  uint32_t left;
+  struct ctxp_str key;
+  struct ctxp_raw value;
+  if (options.len == 0) return 0;
+  if (ctxp_pack_check(options) < 0 || ctxp_map_open(&it, &left) < 0) return ctxp_error_set(err, -EINVAL, "the options are not a map");
+  while (ctxp_map_next(&it, &left, &key, &value) > 0)
+    if (!known(table, key)) return ctxp_error_set(err, -EINVAL, "unknown option '%s'", ctxp_shown(key).text);
+  return 0;
+}
+
+static int check_values(const struct ctxp_option *table, struct ctxp_raw options, size_t *ret_bytes, struct ctxp_error *err) {
+  for (const struct ctxp_option *it = table; it->name; it++) {
+    struct ctxp_pack_value value;
+    if (!it->initial && (options.len == 0 || ctxp_map_get(options, it->name).len == 0))
+      return ctxp_error_set(err, -EINVAL, "option '%s' is required", it->name);
+    if (!get(it, options, &value) || !fits(it, &value)) return wrong(it, err);
+    if (value.type == CTXP_PACK_STR) *ret_bytes += value.str.len + 1;
+  }
+  return 0;
+}
 
 int ctxp_options_fill(const struct ctxp_option *table, struct ctxp_raw options, void *ret_struct, struct ctxp_buf *arena, struct ctxp_error *err) {
-  ctxp_buf_reset(arena);
-  for (const struct ctxp_option *option = table; option && option->name; option++) {
-    struct ctxp_raw value = ctxp_map_get(options, option->name);
-    void *at = (char *)ret_struct + option->offset;
-    if (value.len == 0 && !option->initial) return ctxp_error_set(err, -EINVAL, "option '%s' is required", option->name);
-    int r = value.len ? fill_given(option, value, at, arena) : fill_initial(option, at);
-    if (r < 0) return ctxp_error_set(err, r, "option '%s' has a value that it cannot have", option->name);
+  static const struct ctxp_option none[] = {{0}};
+  size_t bytes = 0;
+  if (!table) table = none;
+  int code = check_names(table, options, err);
+  if (code == 0) code = check_values(table, options, &bytes, err);
+  if (code < 0) return code;
+  struct ctxp_buf texts = {0};
+  if (!ctxp_buf_room(&texts, bytes + 1)) return ctxp_error_set(err, -ENOMEM, "out of memory");
+  for (const struct ctxp_option *it = table; it->name; it++) {
+    struct ctxp_pack_value value;
+    if (get(it, options, &value)) set(it, &value, (char *)ret_struct + it->offset, &texts);
   }
-  for (const struct ctxp_option *option = table; option && option->name; option++) {
-    if (!is_text(option) || ctxp_map_get(options, option->name).len == 0) continue;
-    void *at = (char *)ret_struct + option->offset;
-    *(const char **)at = (const char *)arena->ptr + *(size_t *)at;
-  }
+  ctxp_buf_deinit(arena);
+  *arena = texts;
   return 0;
 }

@@ -33,11 +33,18 @@ extern const struct ctxp_stage_ops *const *ctxp_registry_get(void);
 /* Reads and checks everything that can be known before a process is started. Every fault of the file is one line in `faults`:
  * FILE:LINE:COLUMN: node 'NAME': what is wrong; what would be right. -EINVAL: there were faults; -ENOENT, ...: with its line too. */
 int ctxp_topology_read(const char *file, const struct ctxp_stage_ops *const *registry, struct ctxp_config **ret_config, struct ctxp_buf *faults) __attribute__((warn_unused_result));
+/* The same from a text; `file` names it, and its directory is where relative files are looked for. */
+int ctxp_topology_parse(const char *file, struct ctxp_str text, const struct ctxp_stage_ops *const *registry, struct ctxp_config **ret_config, struct ctxp_buf *faults) __attribute__((warn_unused_result));
+/* Appends the canonical form: all paths absolute, all defaults written out; reads back as the same topology. -ENOMEM. */
+int ctxp_topology_write(const struct ctxp_config *config, struct ctxp_buf *out) __attribute__((warn_unused_result));
+/* The numbers of the whole pipeline: the keys beside `nodes`, with unit, range and default. */
+extern const struct ctxp_option ctxp_topology_options[];
 struct ctxp_config *ctxp_topology_free(struct ctxp_config *config);
 const struct ctxp_node_config *ctxp_topology_node(const struct ctxp_config *config, const char *name); /* NULL: none */
 
 /* Endpoints: one place that knows them. ipc://RUN_DIR/NODE.pub, .replay, .control; the collector's .answers. */
 void ctxp_topology_endpoint(const struct ctxp_config *config, const char *node, const char *which, struct ctxp_buf *out);
 
-/* Fills a stage's options struct from a map of options (NULL values: defaults); texts are owned by `arena`, which must live as long. */
+/* Fills a stage's options struct from a map of options (NULL values: defaults); texts are owned by `arena`, which must live as long.
+ * On success the arena's former content is given up; on a fault (-EINVAL: unknown, missing, ill-typed, out of range) struct and arena stay as they were. */
 int ctxp_options_fill(const struct ctxp_option *table, struct ctxp_raw options, void *ret_struct, struct ctxp_buf *arena, struct ctxp_error *err) __attribute__((warn_unused_result));

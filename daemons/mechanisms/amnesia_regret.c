@@ -38,6 +38,7 @@ static int take_back(struct ctxp_stage *stage, struct ctxp_amnesia *window, cons
 
 int ctxp_amnesia_missed(struct ctxp_stage *stage, struct ctxp_amnesia *window, const struct ctxp_answer_missed *said) {
   bool any = false;
+  if (!ctxp_missed_here(stage, said)) return 0;
   for (struct ctxp_message *m = window->messages; m; m = m->hh.next) {
     m->wanted = m->gone != CTXP_HERE && m->applied && m->ask == said->askSeq;
     any = any || m->wanted;

@@ -192,7 +192,7 @@ static int replace(struct ctxp_stage *stage, const struct ctxp_event *ev, struct
 }
 
 static int missed(struct ctxp_stage *stage, struct window *window, const struct ctxp_answer_missed *said) {
-  for (unsigned i = window->count; i-- > 0;) {
+  for (unsigned i = ctxp_missed_here(stage, said) ? window->count : 0; i-- > 0;) {
     if (window->claims[i].ask != said->askSeq) continue;
     struct ctxp_event out = {.kind = CTXP_KIND_regret};
     out.regret = (struct ctxp_regret){.mechanism = CTXP_STR("bash"), .toolCallId = {window->claims[i].call, window->claims[i].call_len},

@@ -12,26 +12,28 @@
 #include "mechanisms/digest_lines.h"
 
 enum {
-  HEAD_LINES = 12, TAIL_LINES = 24, BEFORE = 2, AFTER = 3, /* kept around: the output, a line that must survive */
-  CONTEXT_MAX = 120, WARNINGS_MAX = 60, TOTALS_MAX = 60, KINDS_MAX = 60, NOISE_MAX = 12,
+  HEAD_LINES = 12, TAIL_LINES = 16, BEFORE = 2, AFTER = 3, /* kept around: the output, a line that must survive */
+  CONTEXT_MAX = 400, WARNINGS_MAX = 60, TOTALS_MAX = 60, KINDS_MAX = 60, NOISE_MAX = 12, REPEATS_MAX = 12,
   KINDS_SEEN = 4096, /* shapes told apart when looking for new ones */
-  CUT_UNITS = 300, CUT_HEAD = 200, CUT_TAIL = 60, /* a line that need not survive is shown cut above the first */
-  GAP_UNITS = 12 /* of a gap's mark, beside its numbers: " lines, 64+ kinds " and the like */
+  CUT_UNITS = 300, CUT_HEAD = 200, CUT_TAIL = 60 /* a line that need not survive is shown cut above the first */
 };
 
 enum grouping { EACH, EQUAL, SHAPED, GROUPINGS };
-enum rank { RANK_LAST, RANK_FIRST, RANK_CONTEXT, RANK_TOTAL, RANK_WARNING, RANK_TAIL, RANK_HEAD, RANK_KIND, RANK_NOISE };
+enum { MEMBERS_MAX = 64 }; /* distinct lines of one shape that are told apart */
+enum rank { RANK_LAST, RANK_FIRST, RANK_CONTEXT, RANK_TOTAL, RANK_WARNING, RANK_TAIL, RANK_HEAD, RANK_KIND, RANK_NOISE, RANK_REPEAT /* of the shape of the line above it */ };
 
 struct pick {
   size_t offset, len, units; /* units: as it will be shown, its newline included */
   uint64_t line, shape;
   enum rank rank;
   bool must;
+  size_t owner;              /* of context: offset of the line that it belongs to */
   uint64_t count, last_line; /* of the lines folded into this one; count 1: none */
 };
 struct group {
   UT_hash_handle hh;
   uint64_t key;
+  unsigned members; /* of a shape: distinct lines, at most MEMBERS_MAX + 1 */
   struct pick pick;
 };
 struct groups {
@@ -47,13 +49,17 @@ struct digest {
   struct ctxp_str text;
   struct ctxp_digest_limits limits;
   struct ctxp_matcher matcher;
+  struct ctxp_hunk hunk;
   struct groups must[GROUPINGS];
   struct picks others, tail; /* tail: a ring of the last TAIL_LINES */
   struct group *kinds;
   size_t first_must;
+  size_t owner; /* offset of the last line that must survive */
   uint64_t lines, shown; /* shown: not blank, so far */
   struct pick before[BEFORE];
-  unsigned after, taken[RANK_NOISE + 1];
+  bool compact; /* gaps are marked by their lines' number alone */
+  unsigned after, taken[RANK_REPEAT + 1];
+  uint64_t above; /* shape of the last line */
 };
 
 /* ---- collecting ---- */
@@ -101,23 +107,42 @@ static size_t fold_text(const struct pick *pick, char ret_text[128]) {
   return (size_t)snprintf(ret_text, 128, "\xe2\x80\xa6 %" PRIu64 " like the line above, lines %" PRIu64 "-%" PRIu64 " \xe2\x80\xa6", pick->count - 1, pick->line, pick->last_line);
 }
 
+/* 1: the key was there */
 static int add_must(struct digest *d, enum grouping grouping, uint64_t key, const struct pick *pick) {
   struct groups *groups = &d->must[grouping];
   struct group *group;
-  if (groups->overflow) return 0;
   HASH_FIND(hh, groups->map, &key, sizeof(key), group);
   if (group) {
-    if (group->pick.count++ == 1) groups->units += 64; /* its fold's mark */
+    group->pick.count++;
     group->pick.last_line = pick->line;
-    return 0;
+    return 1;
   }
   groups->units += pick->units;
-  if (groups->units > d->limits.hard) {
-    groups->overflow = true;
-    drop_groups(&groups->map);
+  return new_group(&groups->map, key, pick);
+}
+
+static void overflow(struct groups *groups) {
+  groups->overflow = true;
+  drop_groups(&groups->map);
+}
+
+/* Bounded: EACH and SHAPED by the hard limit, EQUAL by SHAPED and the members of a shape. */
+static int add_to_groups(struct digest *d, const struct pick *pick, struct ctxp_str text) {
+  struct group *shape;
+  int r = 0;
+  if (d->must[SHAPED].overflow) return 0; /* nothing will fit */
+  if (!d->must[EACH].overflow && (r = add_must(d, EACH, pick->offset, pick)) < 0) return r;
+  if (d->must[EACH].units > d->limits.hard) overflow(&d->must[EACH]);
+  if ((r = add_must(d, SHAPED, pick->shape, pick)) < 0) return r;
+  if (d->must[SHAPED].units > d->limits.hard) {
+    overflow(&d->must[SHAPED]);
+    overflow(&d->must[EQUAL]);
     return 0;
   }
-  return new_group(&groups->map, key, pick);
+  HASH_FIND(hh, d->must[SHAPED].map, &pick->shape, sizeof(pick->shape), shape);
+  if (!shape || shape->members > MEMBERS_MAX) return 0;
+  if ((r = add_must(d, EQUAL, ctxp_hash64(text.ptr, text.len, 0), pick)) == 0) shape->members++;
+  return r < 0 ? r : 0;
 }
 
 static int must(struct digest *d, const struct pick *pick, struct ctxp_str text) {
@@ -125,13 +150,13 @@ static int must(struct digest *d, const struct pick *pick, struct ctxp_str text)
   int r = 0;
   for (unsigned i = 0; i < BEFORE && r == 0; i++)
     if (d->before[i].units) {
+      d->before[i].owner = pick->offset;
       r = take(d, d->before[i], RANK_CONTEXT, CONTEXT_MAX);
       d->before[i].units = 0;
     }
   d->after = AFTER;
-  if (r == 0) r = add_must(d, EACH, pick->offset, pick);
-  if (r == 0) r = add_must(d, EQUAL, ctxp_hash64(text.ptr, text.len, 0), pick);
-  return r ? r : add_must(d, SHAPED, pick->shape, pick);
+  d->owner = pick->offset;
+  return r ? r : add_to_groups(d, pick, text);
 }
 
 /* a shape that was not there before; 1: it is new */
@@ -148,12 +173,15 @@ static int other(struct digest *d, const struct pick *pick, enum ctxp_line_class
   int r = 0, new = new_kind(d, pick);
   if (new < 0) return new;
   if (d->after) {
+    struct pick context = *pick;
+    context.owner = d->owner;
     d->after--;
-    r = take(d, *pick, RANK_CONTEXT, CONTEXT_MAX);
+    r = take(d, context, RANK_CONTEXT, CONTEXT_MAX);
   } else {
     d->before[0] = d->before[1];
     d->before[1] = *pick;
   }
+  if (pick->shape == d->above) return r == 0 && class != CTXP_LINE_NOISE ? take(d, *pick, RANK_REPEAT, REPEATS_MAX) : r;
   if (r == 0 && d->shown <= HEAD_LINES) r = take(d, *pick, d->shown <= 2 ? RANK_FIRST : RANK_HEAD, HEAD_LINES);
   if (r < 0 || !new) return r;
   switch (class) {
@@ -164,7 +192,21 @@ static int other(struct digest *d, const struct pick *pick, enum ctxp_line_class
   }
 }
 
+/* the last lines; of a run of one shape its first and its last */
+static void to_tail(struct digest *d, const struct pick *pick) {
+  size_t count = d->tail.count;
+  bool run = count > 1 && !pick->must && d->tail.at[(count - 1) % TAIL_LINES].shape == pick->shape && d->tail.at[(count - 2) % TAIL_LINES].shape == pick->shape;
+  if (!run) d->tail.count++;
+  d->tail.at[(d->tail.count - 1) % TAIL_LINES] = *pick;
+}
+
 static size_t shown_units(size_t units) { return units > CUT_UNITS ? CUT_HEAD + CUT_TAIL + 30 : units; }
+
+/* inside of a hunk of a diff lines are what they quote */
+static enum ctxp_line_class classify(struct digest *d, struct ctxp_str line) {
+  if (ctxp_hunk_quotes(&d->hunk, line)) return CTXP_LINE_NORMAL;
+  return ctxp_line_classify(&d->matcher, line);
+}
 
 static int collect(struct digest *d) {
   ctxp_cleanup(ctxp_lines_deinit) struct ctxp_lines lines;
@@ -173,8 +215,11 @@ static int collect(struct digest *d) {
   ctxp_lines_init(&lines, d->text);
   while ((r = ctxp_lines_next(&lines, &line)) > 0) {
     d->lines = line.number;
-    if (ctxp_str_blank(line.text)) continue;
-    enum ctxp_line_class class = ctxp_line_classify(&d->matcher, line.text);
+    if (ctxp_str_blank(line.text)) {
+      if (!line.overwritten) ctxp_hunk_quotes(&d->hunk, line.text);
+      continue;
+    }
+    enum ctxp_line_class class = classify(d, line.text);
     if (line.overwritten && class != CTXP_LINE_MUST) continue;
     struct pick pick = {.offset = line.offset, .len = line.len, .line = line.number, .shape = ctxp_line_shape(line.text), .count = 1, .last_line = line.number};
     size_t units = ctxp_utf16_units(line.text);
@@ -183,7 +228,8 @@ static int collect(struct digest *d) {
     pick.units = (pick.must ? units : shown_units(units)) + 1;
     r = pick.must ? must(d, &pick, line.text) : other(d, &pick, class);
     if (r < 0) return r;
-    d->tail.at[d->tail.count++ % TAIL_LINES] = pick;
+    to_tail(d, &pick);
+    d->above = pick.shape;
   }
   return r;
 }
@@ -196,7 +242,10 @@ static size_t digits(uint64_t n) {
 }
 
 /* most that the mark of the gap between two lines may take, its newline included */
-static size_t gap_units(uint64_t from, uint64_t to) { return from > to ? 0 : 22 + GAP_UNITS + 3 * digits(to); }
+static size_t gap_units(const struct digest *d, uint64_t from, uint64_t to) {
+  if (from > to) return 0;
+  return d->compact ? 11 + digits(to - from + 1) : 34 + 3 * digits(to);
+}
 
 static size_t cost(const struct digest *d, const struct picks *chosen) {
   size_t units = 0;
@@ -204,11 +253,11 @@ static size_t cost(const struct digest *d, const struct picks *chosen) {
   char mark[128];
   for (size_t i = 0; i < chosen->count; i++) {
     const struct pick *pick = &chosen->at[i];
-    units += pick->units + (pick->line > next ? gap_units(next, pick->line - 1) : 0);
+    units += pick->units + (pick->line > next ? gap_units(d, next, pick->line - 1) : 0);
     if (pick->count > 1) units += fold_text(pick, mark);
     next = pick->line + 1;
   }
-  return units + gap_units(next, d->lines);
+  return units + gap_units(d, next, d->lines);
 }
 
 static int by_offset(const void *a, const void *b) {
@@ -239,20 +288,54 @@ static void take_out(struct picks *chosen, size_t offset) {
   memmove(chosen->at + i, chosen->at + i + 1, (--chosen->count - i) * sizeof(*chosen->at));
 }
 
-/* the finest grouping of what must survive that fits; 1: none does */
-static int choose_must(const struct digest *d, struct picks *chosen) {
-  for (unsigned grouping = EACH; grouping < GROUPINGS; grouping++) {
-    if (d->must[grouping].overflow) continue;
-    chosen->count = 0;
-    for (const struct group *group = d->must[grouping].map; group; group = group->hh.next) {
-      int r = push(chosen, &group->pick);
-      if (r < 0) return r;
-    }
-    if (chosen->count) qsort(chosen->at, chosen->count, sizeof(*chosen->at), by_offset);
-    size_t limit = grouping == EACH && !d->must[EQUAL].overflow && HASH_COUNT(d->must[EQUAL].map) < chosen->count ? d->limits.soft : d->limits.hard;
-    if (cost(d, chosen) <= limit) return 0;
+static int choose_from(const struct digest *d, enum grouping grouping, unsigned members, struct picks *chosen) {
+  struct group *shape;
+  chosen->count = 0;
+  for (const struct group *group = d->must[grouping].map; group; group = group->hh.next) {
+    HASH_FIND(hh, d->must[SHAPED].map, &group->pick.shape, sizeof(group->pick.shape), shape);
+    bool folded = grouping != EACH && shape && shape->members > members;
+    int r = folded ? 0 : push(chosen, &group->pick);
+    if (r < 0) return r;
+  }
+  for (const struct group *group = grouping == EACH ? NULL : d->must[SHAPED].map; group; group = group->hh.next) {
+    int r = group->members > members ? push(chosen, &group->pick) : 0;
+    if (r < 0) return r;
+  }
+  if (chosen->count) qsort(chosen->at, chosen->count, sizeof(*chosen->at), by_offset);
+  return 0;
+}
+
+/* What must survive, folded as little as fits: each line, else equal ones in one, else the shapes with most members first; 1: not
+ * even one line of each shape fits. */
+static int choose_must(struct digest *d, struct picks *chosen) {
+  if (d->must[SHAPED].overflow) return 1;
+  if (!d->must[EACH].overflow) {
+    bool repeats = HASH_COUNT(d->must[EQUAL].map) < HASH_COUNT(d->must[EACH].map);
+    int r = choose_from(d, EACH, 0, chosen);
+    if (r < 0 || cost(d, chosen) <= (repeats ? d->limits.soft : d->limits.hard)) return r;
+  }
+  for (unsigned members = MEMBERS_MAX; members; members /= 2) {
+    int r = choose_from(d, EQUAL, members, chosen);
+    if (r < 0) return r;
+    d->compact = false;
+    if (cost(d, chosen) <= d->limits.hard) return 0;
+    d->compact = true;
+    if (cost(d, chosen) <= d->limits.hard) return 0;
   }
   return 1;
+}
+
+static bool chosen_at(const struct picks *chosen, size_t offset) {
+  size_t low = 0, high = chosen->count;
+  while (low < high) {
+    size_t mid = (low + high) / 2;
+    if (chosen->at[mid].offset == offset) return true;
+    if (chosen->at[mid].offset < offset)
+      low = mid + 1;
+    else
+      high = mid;
+  }
+  return false;
 }
 
 static int fill(struct digest *d, struct picks *chosen) {
@@ -265,10 +348,12 @@ static int fill(struct digest *d, struct picks *chosen) {
   if (d->others.count) qsort(d->others.at, d->others.count, sizeof(*d->others.at), by_rank);
   size_t misses = 0;
   for (size_t i = 0; i < d->others.count && misses < 40; i++) {
-    int r = insert(chosen, &d->others.at[i]);
+    const struct pick *pick = &d->others.at[i];
+    if (pick->rank == RANK_CONTEXT && !chosen_at(chosen, pick->owner)) continue; /* of a line that was folded */
+    int r = insert(chosen, pick);
     if (r < 0) return r;
     if (r == 1 || cost(d, chosen) <= d->limits.soft) continue;
-    take_out(chosen, d->others.at[i].offset);
+    take_out(chosen, pick->offset);
     misses++;
   }
   return 0;
@@ -337,8 +422,10 @@ static int write_gap(const struct digest *d, const struct pick *above, const str
   const char *newline = above ? memchr(d->text.ptr + start, '\n', end - start) : NULL;
   if (newline) start = (size_t)(newline - d->text.ptr) + 1;
   int r = count_kinds((struct ctxp_str){d->text.ptr + start, end - start}, above ? above->shape : 0, &kinds, &like);
-  if (r < 0) return r;
-  if (from == to)
+  if (r < 0 || !kinds) return r; /* blank lines need no mark */
+  if (d->compact)
+    ctxp_buf_printf(out, "\xe2\x80\xa6 %" PRIu64 " line%s \xe2\x80\xa6\n", to - from + 1, from == to ? "" : "s");
+  else if (from == to)
     ctxp_buf_printf(out, "\xe2\x80\xa6 line %" PRIu64 " \xe2\x80\xa6\n", from);
   else if (above && like)
     ctxp_buf_printf(out, "\xe2\x80\xa6 lines %" PRIu64 "-%" PRIu64 ": %" PRIu64 " like the one above \xe2\x80\xa6\n", from, to, to - from + 1);

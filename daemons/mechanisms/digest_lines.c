@@ -12,6 +12,8 @@ static char lower(char c) { return is_upper(c) ? (char)(c + 32) : c; }
 static bool is_letter(char c) { return lower(c) >= 'a' && lower(c) <= 'z'; }
 static bool is_word(char c) { return is_letter(c) || is_digit(c) || c == '_' || (c & 0x80); }
 
+static bool is_path_byte(char c) { return is_word(c) || c == '/' || c == '.' || c == '-' || c == '_' || c == '~' || c == '+'; }
+
 /* ---- reading ---- */
 void ctxp_lines_init(struct ctxp_lines *lines, struct ctxp_str source) { *lines = (struct ctxp_lines){.source = source, .number = 1}; }
 void ctxp_lines_deinit(struct ctxp_lines *lines) { ctxp_buf_deinit(&lines->shown); }
@@ -37,12 +39,13 @@ static void show(struct ctxp_buf *out, struct ctxp_str piece) {
   size_t from = 0, i = 0;
   while (i < piece.len) {
     unsigned char c = (unsigned char)piece.ptr[i];
-    if ((c >= 0x20 && c != 0x7f) || c == '\t') {
+    bool c1 = c == 0xc2 && i + 1 < piece.len && (unsigned char)piece.ptr[i + 1] < 0xa0; /* the control characters U+0080 to U+009F */
+    if (!c1 && ((c >= 0x20 && c != 0x7f) || c == '\t')) {
       i++;
       continue;
     }
     ctxp_buf_add(out, piece.ptr + from, i - from);
-    i += c == 0x1b ? escape(piece.ptr + i, piece.len - i) : 1;
+    i += c == 0x1b ? escape(piece.ptr + i, piece.len - i) : c1 ? 2 : 1;
     from = i;
   }
   ctxp_buf_add(out, piece.ptr + from, piece.len - from);
@@ -91,6 +94,7 @@ struct word {
   bool reported;    /* "...: " stands somewhere before it */
   bool number_left; /* a number and a blank stand before it */
   bool zero_left;   /* ... which is 0, or it is "no" */
+  bool quoted;      /* the line quotes a line of a file */
 };
 
 static char at(struct ctxp_str s, size_t i) { return i < s.len ? s.ptr[i] : 0; }
@@ -121,6 +125,7 @@ static bool capitals(struct ctxp_str s, size_t from, size_t to) {
 }
 
 static bool phrase_counts(struct ctxp_str s, const struct word *w, const struct ctxp_phrase *phrase, size_t end) {
+  if (w->quoted && !w->first && !(end - w->at > 3 && capitals(s, w->at, end))) return false;
   if (phrase->flags & CTXP_PHRASE_FIRST && !w->first) return false;
   if (!stands_alone(s, w->at, end, phrase->flags & CTXP_PHRASE_CALL)) return false;
   if (!(phrase->flags & CTXP_PHRASE_WEAK)) return true;
@@ -163,13 +168,13 @@ static enum ctxp_line_class word_class(const struct ctxp_matcher *matcher, struc
     if (class == CTXP_LINE_MUST && w->zero_left) continue; /* "0 errors" is no error; counted() makes it a summary */
     if (class > best || (class == CTXP_LINE_NOISE && best == CTXP_LINE_NORMAL)) best = class;
   }
-  if (best < CTXP_LINE_MUST && (counted(s, w) || (is_upper(s.ptr[w->at]) && error_name(s, w)))) best = CTXP_LINE_MUST;
+  if (best < CTXP_LINE_MUST && !w->quoted && (counted(s, w) || (is_upper(s.ptr[w->at]) && error_name(s, w)))) best = CTXP_LINE_MUST;
   return best;
 }
 
-static enum ctxp_line_class scan(const struct ctxp_matcher *matcher, struct ctxp_str s, size_t from) {
+static enum ctxp_line_class scan(const struct ctxp_matcher *matcher, struct ctxp_str s, size_t from, bool quoted) {
   enum ctxp_line_class best = CTXP_LINE_NORMAL;
-  struct word w = {.first = from == 0};
+  struct word w = {.first = from == 0 || quoted, .quoted = quoted};
   for (size_t i = from; i < s.len;) {
     if (!is_word(s.ptr[i])) {
       if (s.ptr[i] == ':' && at(s, i + 1) == ' ') w.reported = true;
@@ -229,15 +234,35 @@ static bool progress(struct ctxp_str line) {
   return at(line, i) == '/' && is_digit(at(line, i + 1));
 }
 
+/* "path:12:text" of a search in files: where the text begins; 0: it is none. A compiler puts one blank behind its numbers. */
+static size_t found_at(struct ctxp_str line) {
+  size_t i = 0, digits;
+  while (i < line.len && is_path_byte(line.ptr[i])) i++;
+  if (!i || at(line, i) != ':') return 0;
+  for (digits = ++i; is_digit(at(line, i));) i++;
+  if (i == digits || at(line, i) != ':') return 0;
+  char next = at(line, ++i), beyond = at(line, i + 1);
+  return next && !is_digit(next) && (next != ' ' || beyond == ' ' || beyond == '\t') ? i : 0;
+}
+
+/* "-rw-r--r-- 1 ..." of ls */
+static bool listed_file(struct ctxp_str line) {
+  if (line.len < 12 || !strchr("-dlcbps", line.ptr[0])) return false;
+  for (size_t i = 1; i < 10; i++)
+    if (!strchr("rwxsStT-", line.ptr[i])) return false;
+  return line.ptr[10] == ' ' || line.ptr[11] == ' ';
+}
+
 enum ctxp_line_class ctxp_line_classify(const struct ctxp_matcher *matcher, struct ctxp_str line) {
-  if (!line.len) return CTXP_LINE_NORMAL;
+  if (!line.len || listed_file(line)) return CTXP_LINE_NORMAL;
   enum ctxp_line_class class = beginning(line);
   if (class == CTXP_LINE_MUST) return class;
   struct ctxp_str head = line.len > HEAD_BYTES ? (struct ctxp_str){line.ptr, HEAD_BYTES} : line;
-  enum ctxp_line_class words = scan(matcher, head, 0);
-  if (words < CTXP_LINE_MUST && line.len > HEAD_BYTES) {
+  size_t found = found_at(head);
+  enum ctxp_line_class words = scan(matcher, head, found, found > 0);
+  if (words < CTXP_LINE_MUST && line.len > HEAD_BYTES && !found) {
     size_t from = line.len - HEAD_BYTES > TAIL_BYTES ? line.len - TAIL_BYTES : HEAD_BYTES;
-    enum ctxp_line_class tail = scan(matcher, line, from);
+    enum ctxp_line_class tail = scan(matcher, line, from, false);
     if (tail > words) words = tail;
   }
   if (words > CTXP_LINE_NORMAL) return words;
@@ -245,10 +270,36 @@ enum ctxp_line_class ctxp_line_classify(const struct ctxp_matcher *matcher, stru
   return words == CTXP_LINE_NORMAL && progress(head) ? CTXP_LINE_NOISE : words;
 }
 
+/* ",12" or nothing: 1 */
+static uint64_t hunk_count(struct ctxp_str s, size_t *i) {
+  uint64_t count = 0;
+  while (is_digit(at(s, *i))) ++*i;
+  if (at(s, *i) != ',') return 1;
+  for (++*i; is_digit(at(s, *i)) && count < 100000000; ++*i) count = count * 10 + (uint64_t)(at(s, *i) - '0');
+  return count;
+}
+
+bool ctxp_hunk_quotes(struct ctxp_hunk *hunk, struct ctxp_str line) {
+  char c = at(line, 0);
+  if (ctxp_str_starts(line, "@@ -")) {
+    size_t i = 4;
+    hunk->old_left = hunk_count(line, &i);
+    bool whole = at(line, i) == ' ' && at(line, i + 1) == '+';
+    i += 2;
+    hunk->new_left = whole ? hunk_count(line, &i) : 0;
+    if (!whole) hunk->old_left = 0;
+    return whole;
+  }
+  if (!hunk->old_left && !hunk->new_left) return false;
+  bool both = c == ' ' || c == 0, quotes = both || c == '+' || c == '-' || c == '\\';
+  if (!quotes) hunk->old_left = hunk->new_left = 0;
+  if ((both || c == '-') && hunk->old_left) hunk->old_left--;
+  if ((both || c == '+') && hunk->new_left) hunk->new_left--;
+  return quotes;
+}
+
 /* ---- shape ---- */
 static void mix(uint64_t *hash, unsigned char c) { *hash = (*hash ^ c) * UINT64_C(0x100000001b3); }
-
-static bool is_path_byte(char c) { return is_word(c) || c == '/' || c == '.' || c == '-' || c == '_' || c == '~' || c == '+'; }
 
 /* one run of path bytes: a path becomes P, else its numbers become # */
 static void mix_token(uint64_t *hash, struct ctxp_str token) {

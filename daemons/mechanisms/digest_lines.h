@@ -29,5 +29,11 @@ int ctxp_lines_next(struct ctxp_lines *lines, struct ctxp_line *ret_line);
 void ctxp_lines_deinit(struct ctxp_lines *lines);
 
 enum ctxp_line_class ctxp_line_classify(const struct ctxp_matcher *matcher, struct ctxp_str line);
+/* A unified diff says how many lines its hunk quotes: what they say is not said by the command. */
+struct ctxp_hunk {
+  uint64_t old_left, new_left;
+};
+/* Is the line inside of a hunk? Takes note of a hunk's head; call it for every line, in order. */
+bool ctxp_hunk_quotes(struct ctxp_hunk *hunk, struct ctxp_str line);
 /* Equal for lines that differ in numbers, paths, quoted texts and blanks only. */
 uint64_t ctxp_line_shape(struct ctxp_str line);

@@ -1,6 +1,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include "base/hash.h"
+#include "base/str.h"
 #include "codec/msgpack.h"
 #include "mechanisms/window.h"
 
@@ -142,4 +143,8 @@ void ctxp_windows_deinit(struct ctxp_windows *windows) {
     HASH_DEL(windows->map, window);
     free_window(windows, window);
   }
+}
+
+bool ctxp_missed_here(const struct ctxp_stage *stage, const struct ctxp_answer_missed *said) {
+  return !ctxp_has(said, answer_missed, mechanism) || ctxp_str_is(said->mechanism, ctxp_stage_node(stage));
 }

@@ -38,6 +38,9 @@ int ctxp_windows_find(struct ctxp_windows *windows, struct ctxp_stage *stage, co
 int ctxp_windows_save(struct ctxp_windows *windows, struct ctxp_stage *stage) __attribute__((warn_unused_result));
 void ctxp_windows_deinit(struct ctxp_windows *windows);
 
+/* Does this `answer_missed` speak of this node's part of the answer? */
+bool ctxp_missed_here(const struct ctxp_stage *stage, const struct ctxp_answer_missed *said);
+
 /* What every mechanism says beside its figures; why: NULL where it acted. */
 #define ctxp_set_verdict(record, shape, is_applied, why) \
   (ctxp_set(record, shape, engine, CTXP_STR("rules")), ctxp_set(record, shape, applied, is_applied), \

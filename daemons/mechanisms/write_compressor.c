@@ -285,6 +285,7 @@ static int requested(struct ctxp_stage *stage, struct window *window, const stru
 
 static int missed(struct ctxp_stage *stage, struct window *window, const struct ctxp_answer_missed *said) {
   struct write *w, *next;
+  if (!ctxp_missed_here(stage, said)) return 0;
   for (w = window->writes; w; w = next) {
     next = w->hh.next;
     if (w->ask != said->askSeq || w->step == LEFT) continue;

@@ -177,7 +177,7 @@ def leg_fuzz(seconds):
         name = target.name.removeprefix('fuzz_')
         found = OUT / 'fuzz' / name
         found.mkdir(parents=True, exist_ok=True)
-        command = [str(target), f'-max_total_time={seconds}', '-rss_limit_mb=2048', '-timeout=10', '-print_final_stats=1', f'-artifact_prefix={found}/crash-',
+        command = [str(target), f'-max_total_time={seconds}', '-rss_limit_mb=2048', '-timeout=10', '-print_final_stats=1', f'-artifact_prefix={found}/',
                    str(found), str(ROOT / 'tests/fuzz/corpus' / name)]
         commands.append((name, command))
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:

@@ -1,0 +1,109 @@
+#include "fold/costs.h"
+
+uint64_t ctxp_fold_usage_sum(const struct ctxp_usage *u) { return u->input + u->cacheRead + u->cacheWrite5m + u->cacheWrite1h + u->output; }
+
+static bool within(const struct ctxp_prompt *p, const char **ret_field) {
+  const struct ctxp_usage *u = &p->usage;
+  const struct ctxp_cost *c = &p->cost;
+  const struct { const char *name; uint64_t value, max; } all[] = {
+      {"usage.input", u->input, CTXP_FOLD_MAX_CLASS}, {"usage.cacheRead", u->cacheRead, CTXP_FOLD_MAX_CLASS},
+      {"usage.cacheWrite5m", u->cacheWrite5m, CTXP_FOLD_MAX_CLASS}, {"usage.cacheWrite1h", u->cacheWrite1h, CTXP_FOLD_MAX_CLASS},
+      {"usage.output", u->output, CTXP_FOLD_MAX_CLASS}, {"usage.reasoning", u->reasoning, CTXP_FOLD_MAX_CLASS},
+      {"cost.input", (uint64_t)c->inputNano, CTXP_FOLD_MAX_COST / 4}, {"cost.cacheRead", (uint64_t)c->cacheReadNano, CTXP_FOLD_MAX_COST / 4},
+      {"cost.cacheWrite", (uint64_t)c->cacheWriteNano, CTXP_FOLD_MAX_COST / 4}, {"cost.output", (uint64_t)c->outputNano, CTXP_FOLD_MAX_COST / 4}};
+  for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) /* a negative cost is a huge one here, and refused */
+    if (all[i].value > all[i].max) return *ret_field = all[i].name, false;
+  return true;
+}
+
+/* money of a class that has no tokens goes to the last class that has some; without any tokens it stays with the uncached */
+static void settle_parts(struct ctxp_fold_request *q) {
+  unsigned last = CTXP_FOLD_UNCACHED;
+  for (unsigned c = 0; c < CTXP_FOLD_CLASSES; c++)
+    if (q->tokens[c]) last = c;
+  for (unsigned c = 0; c < CTXP_FOLD_CLASSES; c++) {
+    if (q->tokens[c] || c == last) continue;
+    q->parts[last] += q->parts[c];
+    q->parts[c] = 0;
+  }
+}
+
+/* the provider's own figures; one for both writes is shared by their tokens */
+static void take_reported(const struct ctxp_cost *c, struct ctxp_fold_request *q) {
+  uint64_t write = (uint64_t)c->cacheWriteNano << CTXP_FOLD_PART, written = q->tokens[CTXP_FOLD_WRITE_5M] + q->tokens[CTXP_FOLD_WRITE_1H];
+  q->parts[CTXP_FOLD_READ] = (uint64_t)c->cacheReadNano << CTXP_FOLD_PART;
+  q->parts[CTXP_FOLD_UNCACHED] = (uint64_t)c->inputNano << CTXP_FOLD_PART;
+  q->parts[CTXP_FOLD_WRITE_1H] = written ? (uint64_t)((ctxp_u128)write * q->tokens[CTXP_FOLD_WRITE_1H] / written) : 0;
+  q->parts[CTXP_FOLD_WRITE_5M] = write - q->parts[CTXP_FOLD_WRITE_1H];
+  q->cost_output_nano = (uint64_t)c->outputNano;
+  q->flags |= CTXP_FOLD_PRICED | CTXP_FOLD_PRICED_OUT;
+}
+
+static uint64_t half_up(ctxp_u128 micro_nano) { return (uint64_t)((micro_nano + 500000) / 1000000); }
+
+/* tokens x rate in 10^-6 nano-dollars; false: there are tokens and no rate, or more money than the fold counts */
+static bool charge(uint64_t tokens, int64_t rate, ctxp_u128 *ret) {
+  *ret = 0;
+  if (tokens == 0) return true;
+  if (rate < 0) return false;
+  *ret = (ctxp_u128)tokens * (uint64_t)rate;
+  return *ret <= (ctxp_u128)CTXP_FOLD_MAX_COST / 8 * 1000000;
+}
+
+/* The classes' money in parts that add up to the rounded cost of the input: each class rounded down, and what is then missing or
+ * too much (under one nano-dollar) added to the last class or taken from those that have it. */
+static void part_classes(const ctxp_u128 *charged, uint64_t cost_nano, struct ctxp_fold_request *q) {
+  uint64_t want = cost_nano << CTXP_FOLD_PART, sum = 0, last = 0;
+  for (unsigned c = 0; c < CTXP_FOLD_CLASSES; c++) {
+    q->parts[c] = (uint64_t)((charged[c] << CTXP_FOLD_PART) / 1000000);
+    sum += q->parts[c];
+    if (q->parts[c]) last = c;
+  }
+  if (want > sum) q->parts[last] += want - sum;
+  for (unsigned c = 0; sum > want && c < CTXP_FOLD_CLASSES; c++) {
+    uint64_t take = sum - want < q->parts[c] ? sum - want : q->parts[c];
+    q->parts[c] -= take;
+    sum -= take;
+  }
+}
+
+static void take_table(const struct ctxp_model_price *price, struct ctxp_fold_request *q) {
+  const struct ctxp_rates *r = price->above_tokens && ctxp_fold_request_input(q) > price->above_tokens ? &price->above : &price->base;
+  const int64_t rates[CTXP_FOLD_CLASSES] = {r->cache_read, r->cache_write_5m, r->cache_write_1h, r->input};
+  ctxp_u128 charged[CTXP_FOLD_CLASSES], input = 0, output;
+  bool in = true, out = charge(q->output, r->output, &output);
+  for (unsigned c = 0; c < CTXP_FOLD_CLASSES; c++) {
+    in = charge(q->tokens[c], rates[c], &charged[c]) && in;
+    input += charged[c];
+  }
+  if (in) {
+    part_classes(charged, half_up(input), q);
+    q->flags |= CTXP_FOLD_PRICED;
+  }
+  if (out) {
+    q->cost_output_nano = in ? half_up(input + output) - half_up(input) : half_up(output); /* input and output add up to the rounded whole */
+    q->flags |= CTXP_FOLD_PRICED_OUT;
+  }
+}
+
+int ctxp_fold_price(const struct ctxp_prompt *p, const struct ctxp_prices *prices, struct ctxp_fold_request *q, const char **ret_field) {
+  const struct ctxp_cost *c = &p->cost;
+  if (!within(p, ret_field)) return 1;
+  if (!ctxp_has(p, prompt, usage)) return 0;
+  q->flags |= CTXP_FOLD_REPORTED;
+  q->tokens[CTXP_FOLD_UNCACHED] = p->usage.input;
+  q->tokens[CTXP_FOLD_READ] = p->usage.cacheRead;
+  q->tokens[CTXP_FOLD_WRITE_5M] = p->usage.cacheWrite5m;
+  q->tokens[CTXP_FOLD_WRITE_1H] = p->usage.cacheWrite1h;
+  q->output = p->usage.output;
+  q->reasoning = p->usage.reasoning;
+  const struct ctxp_model_price *price = prices ? ctxp_prices_find(prices, p->model) : NULL;
+  if (c->inputNano || c->cacheReadNano || c->cacheWriteNano || c->outputNano)
+    take_reported(c, q);
+  else if (price)
+    take_table(price, q);
+  else if (ctxp_fold_usage_sum(&p->usage) == 0)
+    q->flags |= CTXP_FOLD_PRICED | CTXP_FOLD_PRICED_OUT; /* nothing was used: it cost nothing */
+  settle_parts(q);
+  return 0;
+}

@@ -1,0 +1,286 @@
+#include <errno.h>
+#include <stdlib.h>
+#include "codec/json.h"
+#include "codec/msgpack.h"
+#include "fold/ledger.h"
+#include "tokens/estimate.h"
+
+#define RESTORED_TURNS 40
+
+/* ---- what is kept out of the requests to come ---- */
+static void drop_kept(struct ctxp_fold_window *w, uint32_t i) {
+  w->kept_tokens -= w->kept.at[i].tokens;
+  memmove(w->kept.at + i, w->kept.at + i + 1, (w->kept.count - i - 1) * sizeof(*w->kept.at));
+  w->kept.count--;
+}
+
+static int keep(struct ctxp_fold_window *w, unsigned mechanism, uint64_t tokens, uint64_t cause, struct ctxp_str call) {
+  if (tokens == 0) return 0;
+  if (!ctxp_fold_grow(&w->kept, sizeof(*w->kept.at))) return -ENOMEM;
+  w->kept.at[w->kept.count++] = (struct ctxp_fold_kept){.tokens = tokens, .cause = cause, .place = w->live.count, .turn = w->turns_ended, .mechanism = (uint8_t)mechanism,
+                                                        .call = call.len ? ctxp_hash128(call.ptr, call.len) : (struct ctxp_hash128){0, 0}};
+  w->kept_tokens += tokens;
+  return 0;
+}
+
+/* tokens of the mechanism come back: those of the call first, else the newest */
+static void unkeep(struct ctxp_fold_window *w, unsigned mechanism, struct ctxp_str call, uint64_t tokens) {
+  struct ctxp_hash128 id = ctxp_hash128(call.ptr, call.len);
+  for (unsigned round = 0; round < 2; round++)
+    for (uint32_t i = w->kept.count; i-- > 0 && tokens;) {
+      struct ctxp_fold_kept *k = &w->kept.at[i];
+      if (k->mechanism != mechanism || (round == 0 && (k->call.lo != id.lo || k->call.hi != id.hi))) continue;
+      uint64_t take = tokens < k->tokens ? tokens : k->tokens;
+      tokens -= take;
+      k->tokens -= take;
+      w->kept_tokens -= take;
+      if (k->tokens == 0) drop_kept(w, i);
+    }
+}
+
+/* ---- events of mechanisms ---- */
+static int take_saving(struct ctxp_fold_window *w, unsigned mechanism, bool applied, int64_t saved, uint64_t looked_at, uint64_t cause, struct ctxp_str call) {
+  uint64_t tokens = saved > 0 ? (uint64_t)saved : 0;
+  if (!applied) {
+    w->session->potential[mechanism] += tokens;
+    w->session->looked_at[mechanism] += looked_at;
+    return 0;
+  }
+  w->turn.saved[mechanism] += tokens;
+  return keep(w, mechanism, tokens, cause, call);
+}
+
+static void take_lazy(struct ctxp_fold_window *w, bool applied, uint64_t avoided) {
+  if (!applied)
+    w->session->potential[CTXP_FOLD_LAZY] += avoided;
+  else if (avoided > w->turn.saved[CTXP_FOLD_LAZY])
+    w->turn.saved[CTXP_FOLD_LAZY] = avoided;
+}
+
+static unsigned mechanism_named(struct ctxp_str name) {
+  return ctxp_str_is(name, "amnesia") ? CTXP_FOLD_AMNESIA : ctxp_str_is(name, "write") ? CTXP_FOLD_WRITE : ctxp_str_is(name, "lazy") ? CTXP_FOLD_LAZY : CTXP_FOLD_BASH;
+}
+
+/* a regret that tells of an answer that was missed says again what the ledger took back already */
+static void take_regret(struct ctxp_fold_window *w, const struct ctxp_event *ev) {
+  unsigned mechanism = mechanism_named(ev->regret.mechanism);
+  uint64_t tokens = ev->regret.tokens;
+  if (w->missed_seq && ev->cause == w->missed_seq) {
+    uint64_t known = tokens < w->missed_taken[mechanism] ? tokens : w->missed_taken[mechanism];
+    w->missed_taken[mechanism] -= known;
+    tokens -= known;
+  }
+  w->turn.regret += tokens;
+  unkeep(w, mechanism, ev->regret.toolCallId, tokens);
+}
+
+#define APPLIED(record, shape) (!ctxp_has(record, shape, applied) || (record)->applied)
+
+int ctxp_fold_ledger_take(struct ctxp_fold_window *w, const struct ctxp_event *ev) {
+  static const struct ctxp_str none = {"", 0};
+  w->changed = w->session->changed = true;
+  if (ev->kind == CTXP_KIND_bash)
+    return take_saving(w, CTXP_FOLD_BASH, APPLIED(&ev->bash, bash), ev->bash.saved, ev->bash.originalTokens, ev->cause, ev->bash.toolCallId);
+  if (ev->kind == CTXP_KIND_bash_fallback)
+    return take_saving(w, CTXP_FOLD_BASH, APPLIED(&ev->bash_fallback, bash_fallback), ev->bash_fallback.saved, ev->bash_fallback.originalTokens, ev->cause,
+                       ev->bash_fallback.toolCallId);
+  if (ev->kind == CTXP_KIND_write)
+    return take_saving(w, CTXP_FOLD_WRITE, APPLIED(&ev->write, write), ev->write.saved, ev->write.originalTokens, ev->cause, ev->write.toolCallId);
+  if (ev->kind == CTXP_KIND_amnesia_remove) {
+    if (APPLIED(&ev->amnesia_remove, amnesia_remove)) w->since |= CTXP_FOLD_REMOVED;
+    return take_saving(w, CTXP_FOLD_AMNESIA, APPLIED(&ev->amnesia_remove, amnesia_remove), ev->amnesia_remove.saved, 0, ev->cause, none);
+  }
+  if (ev->kind == CTXP_KIND_amnesia_tag && !APPLIED(&ev->amnesia_tag, amnesia_tag)) w->session->looked_at[CTXP_FOLD_AMNESIA] += ev->amnesia_tag.tokens;
+  if (ev->kind == CTXP_KIND_lazy) take_lazy(w, APPLIED(&ev->lazy, lazy), ev->lazy.avoidedTokens);
+  if (ev->kind == CTXP_KIND_aux) w->turn.aux += ev->aux.inputTokens + ev->aux.outputTokens;
+  if (ev->kind == CTXP_KIND_regret) take_regret(w, ev);
+  return 0;
+}
+
+void ctxp_fold_ledger_missed(struct ctxp_fold_window *w, const struct ctxp_event *ev) {
+  w->missed_seq = ev->seq;
+  memset(w->missed_taken, 0, sizeof(w->missed_taken));
+  for (uint32_t i = w->kept.count; i-- > 0;) {
+    struct ctxp_fold_kept k = w->kept.at[i];
+    if (k.cause != ev->answer_missed.askSeq) continue;
+    if (k.turn == w->turns_ended)
+      w->turn.saved[k.mechanism] -= k.tokens < w->turn.saved[k.mechanism] ? k.tokens : w->turn.saved[k.mechanism];
+    else
+      w->turn.regret += k.tokens;
+    w->missed_taken[k.mechanism] += k.tokens;
+    drop_kept(w, i);
+  }
+  w->changed = true;
+}
+
+/* ---- requests and turns ---- */
+/* What was kept out stays out until the window is rewritten or cut back before its place; a removal itself shortens the window. */
+static void settle_kept(struct ctxp_fold_window *w) {
+  if (w->since & CTXP_FOLD_COMPACTED) {
+    w->kept.count = 0;
+    w->kept_tokens = 0;
+  }
+  for (uint32_t i = w->kept.count; i-- > 0 && w->kept.at[i].place >= w->live.count;) {
+    if (w->since & CTXP_FOLD_REMOVED)
+      w->kept.at[i].place = w->live.count ? w->live.count - 1 : 0;
+    else
+      drop_kept(w, i);
+  }
+}
+
+void ctxp_fold_ledger_request(struct ctxp_fold_window *w, const struct ctxp_fold_request *q) {
+  uint64_t input = ctxp_fold_request_input(q), cost = ctxp_fold_request_cost_nano(q);
+  settle_kept(w);
+  if (!(q->flags & CTXP_FOLD_COUNTED) || w->kept_tokens == 0) return;
+  w->turn.carried += w->kept_tokens;
+  if (!(q->flags & CTXP_FOLD_PRICED) || input == 0) return;
+  w->turn.carried_priced = true;
+  w->turn.carried_cost_nano += (uint64_t)(((ctxp_u128)cost * w->kept_tokens + input / 2) / input);
+}
+
+bool ctxp_fold_ledger_pending(const struct ctxp_fold_window *w) {
+  const struct ctxp_fold_turn *t = &w->turn;
+  return t->saved[0] || t->saved[1] || t->saved[2] || t->saved[3] || t->aux || t->regret || t->carried;
+}
+
+static struct ctxp_savings savings(const uint64_t *a, const uint64_t *b) {
+  struct ctxp_savings s = {.bash = a[CTXP_FOLD_BASH] + b[CTXP_FOLD_BASH], .amnesia = a[CTXP_FOLD_AMNESIA] + b[CTXP_FOLD_AMNESIA],
+                           .lazy = a[CTXP_FOLD_LAZY] + b[CTXP_FOLD_LAZY], .write = a[CTXP_FOLD_WRITE] + b[CTXP_FOLD_WRITE]};
+  s.total = s.bash + s.amnesia + s.lazy + s.write;
+  return s;
+}
+
+static void close_turn(struct ctxp_fold_window *w, uint64_t turn, struct ctxp_fold_closed_turn *c) {
+  struct ctxp_fold_session *s = w->session;
+  *c = (struct ctxp_fold_closed_turn){.turn = turn, .aux = w->turn.aux, .carried = w->turn.carried, .carried_cost_nano = w->turn.carried_cost_nano,
+                                      .carried_priced = w->turn.carried_priced};
+  for (unsigned m = 0; m < CTXP_FOLD_MECHANISMS; m++) {
+    c->saved[m] = w->turn.saved[m];
+    c->net += (int64_t)c->saved[m];
+    s->saved[m] += c->saved[m];
+  }
+  c->net -= (int64_t)(w->turn.aux + w->turn.regret);
+  s->turns++;
+  s->aux += w->turn.aux;
+  s->regret += w->turn.regret;
+  s->carried += c->carried;
+  s->carried_cost_nano += c->carried_cost_nano;
+  s->carried_priced |= c->carried_priced;
+  s->last = *c;
+  w->turn = (struct ctxp_fold_turn){0};
+  w->turns_ended++;
+  w->turn_number = turn + 1;
+  w->changed = s->changed = true;
+}
+
+void ctxp_fold_ledger_turn(struct ctxp_fold_window *w, uint64_t turn, struct ctxp_turn *ret) {
+  static const uint64_t zero[CTXP_FOLD_MECHANISMS];
+  struct ctxp_fold_closed_turn c;
+  close_turn(w, turn, &c);
+  struct ctxp_savings s = savings(c.saved, zero);
+  *ret = (struct ctxp_turn){.turn = turn, .bash = s.bash, .amnesia = s.amnesia, .lazy = s.lazy, .write = s.write, .total = s.total,
+                            .cumulative = savings(w->session->saved, w->session->restored)};
+  ctxp_set(ret, turn, aux, c.aux);
+  ctxp_set(ret, turn, net, c.net);
+  ctxp_set(ret, turn, carried, c.carried);
+  if (c.carried_priced) ctxp_set(ret, turn, carriedCostNano, (int64_t)c.carried_cost_nano);
+}
+
+void ctxp_fold_ledger_offer(struct ctxp_fold_window *w, const struct ctxp_agent_start *start) {
+  struct ctxp_list tools = start->tools;
+  struct ctxp_tool_spec spec;
+  while (ctxp_list_next(&tools, &ctxp_shape_tool_spec, &spec) > 0) {
+    struct ctxp_list lines = spec.guidelines;
+    struct ctxp_str line;
+    size_t units = ctxp_utf16_units(spec.name) + 1 + ctxp_utf16_units(spec.description) + 1;
+    ctxp_auto_buf json = {0};
+    if (spec.parameters.len && ctxp_json_from_raw(spec.parameters, &json) == 0) units += ctxp_utf16_units(ctxp_buf_view(&json));
+    units += 1 + (lines.count ? lines.count - 1 : 0);
+    while (ctxp_strs_next(&lines, &line) > 0) units += ctxp_utf16_units(line);
+    w->session->offered_lazy += ctxp_chars4(units);
+  }
+  w->session->offered_lazy += ctxp_estimate_text(start->skillsText);
+  w->session->changed = true;
+}
+
+/* ---- restore ---- */
+static bool figure(struct ctxp_raw map, const char *key, bool needed, uint64_t *ret) {
+  struct ctxp_raw value = ctxp_map_get(map, key);
+  *ret = 0;
+  if (value.len == 0) return !needed;
+  if (ctxp_raw_type(value) != CTXP_PACK_U64) return false;
+  *ret = ctxp_map_u64(map, key, 0);
+  return *ret <= UINT64_C(1) << 53;
+}
+
+/* the five sums; an older snapshot has no `write` */
+static bool figures(struct ctxp_raw map, uint64_t *saved) {
+  uint64_t total;
+  if (ctxp_raw_type(map) != CTXP_PACK_MAP) return false;
+  return figure(map, "bash", true, &saved[CTXP_FOLD_BASH]) && figure(map, "amnesia", true, &saved[CTXP_FOLD_AMNESIA]) &&
+         figure(map, "lazy", true, &saved[CTXP_FOLD_LAZY]) && figure(map, "write", false, &saved[CTXP_FOLD_WRITE]) && figure(map, "total", true, &total) &&
+         saved[0] + saved[1] + saved[2] + saved[3] == total;
+}
+
+static void pack_figures(struct ctxp_buf *out, const uint64_t *saved) {
+  ctxp_pack_cstr(out, "bash");
+  ctxp_pack_u64(out, saved[CTXP_FOLD_BASH]);
+  ctxp_pack_cstr(out, "amnesia");
+  ctxp_pack_u64(out, saved[CTXP_FOLD_AMNESIA]);
+  ctxp_pack_cstr(out, "lazy");
+  ctxp_pack_u64(out, saved[CTXP_FOLD_LAZY]);
+  ctxp_pack_cstr(out, "write");
+  ctxp_pack_u64(out, saved[CTXP_FOLD_WRITE]);
+  ctxp_pack_cstr(out, "total");
+  ctxp_pack_u64(out, saved[0] + saved[1] + saved[2] + saved[3]);
+}
+
+/* 0, or 1: a turn does not fit */
+static int pack_turns(struct ctxp_raw turns, struct ctxp_buf *out) {
+  struct ctxp_cursor it = ctxp_cursor(turns);
+  struct ctxp_raw one;
+  uint32_t left, packed = 0;
+  uint64_t saved[CTXP_FOLD_MECHANISMS], turn;
+  if (ctxp_array_open(&it, &left) < 0) return 1;
+  size_t mark = ctxp_pack_array_open(out);
+  while (left && ctxp_array_next(&it, &left, &one) > 0) {
+    if (!figures(one, saved) || !figure(one, "turn", true, &turn)) return 1;
+    if (left >= RESTORED_TURNS) continue;
+    ctxp_pack_map(out, 6);
+    ctxp_pack_cstr(out, "turn");
+    ctxp_pack_u64(out, turn);
+    pack_figures(out, saved);
+    packed++;
+  }
+  ctxp_pack_close(out, mark, packed);
+  return 0;
+}
+
+int ctxp_fold_ledger_restore(struct ctxp_fold_session *s, struct ctxp_raw restore, struct ctxp_buf *out, const char **ret_fault) {
+  uint64_t saved[CTXP_FOLD_MECHANISMS];
+  *ret_fault = NULL;
+  if (ctxp_raw_type(restore) != CTXP_PACK_MAP)
+    *ret_fault = "it must be a map of cumulative and turns";
+  else if (!figures(ctxp_map_get(restore, "cumulative"), saved))
+    *ret_fault = "cumulative must have bash, amnesia, lazy, write and total as whole numbers, total their sum";
+  if (*ret_fault) return 1;
+  ctxp_pack_map(out, 2);
+  ctxp_pack_cstr(out, "cumulative");
+  ctxp_pack_map(out, 5);
+  pack_figures(out, saved);
+  ctxp_pack_cstr(out, "turns");
+  if (pack_turns(ctxp_map_get(restore, "turns"), out) > 0) {
+    *ret_fault = "turns must be a list of turns, each with turn, bash, amnesia, lazy, write and total as whole numbers, total their sum";
+    return 1;
+  }
+  memcpy(s->restored, saved, sizeof(saved));
+  s->has_restored = s->changed = true;
+  return ctxp_buf_error(out);
+}
+
+void ctxp_fold_session_free(struct ctxp_fold_session *s) {
+  if (!s) return;
+  ctxp_fold_arena_deinit(&s->arena);
+  free(s->windows.at);
+  free(s);
+}

@@ -1,0 +1,46 @@
+/* The savings ledger: what was kept out of the window, per turn and since the session began.
+ *
+ * A turn has what was applied since the last turn of its thread ended; a session's sums are over its threads. What the agent did
+ * not ask for is potential and in no total. `carried` is what stays out: the tokens that the requests of a turn would have carried
+ * had nothing been done, priced as the rest of each request was (its input cost times their share of it). Lazily loaded
+ * descriptions are not in it: they are an estimate of what was not injected, counted once a run. */
+#pragma once
+#include "fold/window.h"
+
+struct ctxp_fold_closed_turn {
+  uint64_t turn, saved[CTXP_FOLD_MECHANISMS], aux, carried, carried_cost_nano;
+  int64_t net;
+  bool carried_priced;
+};
+struct ctxp_fold_session {
+  struct ctxp_hash128 key;
+  uint64_t number; /* in order of appearance, from 1 */
+  struct ctxp_fold_arena arena;
+  struct ctxp_str agent, session;
+  CTXP_FOLD_ARRAY(struct ctxp_hash128) windows; /* its threads', in order of appearance */
+  uint64_t saved[CTXP_FOLD_MECHANISMS], restored[CTXP_FOLD_MECHANISMS];
+  uint64_t turns, aux, regret, carried, carried_cost_nano;
+  struct ctxp_fold_closed_turn last; /* if turns > 0 */
+  uint64_t potential[CTXP_FOLD_MECHANISMS], looked_at[CTXP_FOLD_MECHANISMS]; /* by the mechanisms' own figures */
+  uint64_t offered_lazy;                                                  /* catalogues and skills of its runs */
+  bool has_restored, carried_priced, changed;
+  uint32_t loaded_windows;
+  UT_hash_handle hh;
+};
+
+/* An event of a mechanism, applied or potential. -ENOMEM. */
+int ctxp_fold_ledger_take(struct ctxp_fold_window *w, const struct ctxp_event *ev) __attribute__((warn_unused_result));
+/* An answer was not applied: what it saved is taken back, from the turn under way or as regret. */
+void ctxp_fold_ledger_missed(struct ctxp_fold_window *w, const struct ctxp_event *ev);
+/* A request was formed: what it would have carried. q: its figures. */
+void ctxp_fold_ledger_request(struct ctxp_fold_window *w, const struct ctxp_fold_request *q);
+/* Is there anything that no turn has? */
+bool ctxp_fold_ledger_pending(const struct ctxp_fold_window *w);
+/* Ends a turn and fills its event. */
+void ctxp_fold_ledger_turn(struct ctxp_fold_window *w, uint64_t turn, struct ctxp_turn *ret);
+/* Takes what `agent_start` offers: tools and skills, the denominator of lazy. */
+void ctxp_fold_ledger_offer(struct ctxp_fold_window *w, const struct ctxp_agent_start *start);
+/* Checks {cumulative, turns} and takes the sums over; appends the snapshot as it is told (at most the last 40 turns) to out.
+ * 0; >0: it does not fit, with a sentence in *ret_fault, and nothing was taken. -ENOMEM. */
+int ctxp_fold_ledger_restore(struct ctxp_fold_session *s, struct ctxp_raw restore, struct ctxp_buf *out, const char **ret_fault) __attribute__((warn_unused_result));
+void ctxp_fold_session_free(struct ctxp_fold_session *s);

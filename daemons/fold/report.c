@@ -1,0 +1,243 @@
+#include <errno.h>
+#include "codec/msgpack.h"
+#include "config/prices.h"
+#include "fold/report.h"
+#include "fold/savings.h"
+#include "fold/sizes.h"
+
+/* ---- the spend event ---- */
+static void event_row(const struct ctxp_fold_row *r, unsigned grain, struct ctxp_row *ret) {
+  *ret = (struct ctxp_row){.label = r->label, .own = r->own, .billed = r->billed, .costNano = (int64_t)r->cost_nano, .costTieredNano = (int64_t)r->tiered_nano,
+                           .messages = r->messages, .turns = r->turns, .first = r->first, .last = r->last};
+  int band = grain == CTXP_FOLD_BY_MESSAGE ? r->message_band : r->band;
+  if (r->kind == CTXP_FOLD_UNATTRIBUTED)
+    ctxp_set(ret, row, kind, CTXP_STR("unattributed"));
+  else if (r->kind != CTXP_FOLD_NO_KIND)
+    ctxp_set(ret, row, kind, ctxp_str(ctxp_names_label_kind.wire[r->kind]));
+  if (band >= 0 && band < CTXP_BAND_COUNT) ctxp_set(ret, row, band, (enum ctxp_band)band);
+  if (r->tool.len) ctxp_set(ret, row, tool, r->tool);
+}
+
+static int event_rows(const struct ctxp_fold_rows *rows, unsigned grain, struct ctxp_list *list, struct ctxp_buf *buf) {
+  struct ctxp_row row;
+  for (uint32_t i = 0; i < rows->grains[grain].count; i++) {
+    event_row(&rows->grains[grain].at[i], grain, &row);
+    int r = ctxp_list_add(list, buf, &ctxp_shape_row, &row);
+    if (r < 0) return r;
+  }
+  return 0;
+}
+
+int ctxp_fold_spend_event(struct ctxp_fold_window *w, uint64_t top, struct ctxp_spend *ret, struct ctxp_buf lists[CTXP_FOLD_GRAINS]) {
+  struct ctxp_fold_rows rows = {.wanted = top ? 15 : 1, .keep_spans = top > 0};
+  int r = top ? ctxp_fold_rows_add(&rows, w) : ctxp_fold_rows_bands(&rows, w);
+  if (r == 0) r = ctxp_fold_rows_finish(&rows, top);
+  if (r == 0) {
+    const struct ctxp_fold_figures *f = &rows.figures;
+    uint64_t resident = ctxp_fold_spend_resident(w->spend);
+    *ret = (struct ctxp_spend){.requests = f->requests, .windowTokens = resident > w->evicted_tokens ? resident - w->evicted_tokens : 0, .billed = ctxp_fold_billed(f),
+                               .costNano = (int64_t)f->cost_input_nano, .unpricedTokens = f->unpriced_input,
+                               .unattributed = (uint64_t)(ctxp_fold_spend_bands(w->spend)[CTXP_BAND_COUNT].sum.billed / CTXP_FOLD_TOKEN)};
+    r = event_rows(&rows, CTXP_FOLD_BY_BAND, &ret->bands, &lists[CTXP_FOLD_BY_BAND]);
+  }
+  struct ctxp_list *const at[] = {NULL, &ret->views, &ret->tools, &ret->messages};
+  const unsigned bits[] = {0, CTXP_IX_spend_views, CTXP_IX_spend_tools, CTXP_IX_spend_messages};
+  for (unsigned g = 1; r == 0 && top && g < CTXP_FOLD_GRAINS; g++) {
+    r = event_rows(&rows, g, at[g], &lists[g]);
+    ret->has |= UINT64_C(1) << bits[g];
+  }
+  ctxp_fold_rows_deinit(&rows); /* the lists have copies */
+  return r;
+}
+
+/* ---- the report ---- */
+struct report {
+  struct ctxp_fold_rows rows;
+  struct ctxp_buf sessions; /* elements of the array */
+  uint32_t windows, by_message;
+  uint64_t session_count;
+  struct ctxp_fold_potential potential;
+};
+
+static void pair_u64(struct ctxp_buf *out, const char *key, uint64_t value) {
+  ctxp_pack_cstr(out, key);
+  ctxp_pack_u64(out, value);
+}
+
+static void pair_str(struct ctxp_buf *out, const char *key, struct ctxp_str value) {
+  ctxp_pack_cstr(out, key);
+  ctxp_pack_str(out, value);
+}
+
+static const char *const shown_figures[] = {"requests", "requestsUnreported", "input", "cacheRead", "cacheWrite5m", "cacheWrite1h", "output", "reasoning", "billed",
+                                            "costNano", "costInputNano", "unpricedTokens", "unexplainedTokens"};
+#define FIGURES (sizeof(shown_figures) / sizeof(shown_figures[0]))
+
+static void pack_figures(struct ctxp_buf *out, const struct ctxp_fold_figures *f) {
+  const uint64_t values[FIGURES] = {f->requests, f->unreported, f->tokens[CTXP_FOLD_UNCACHED], f->tokens[CTXP_FOLD_READ], f->tokens[CTXP_FOLD_WRITE_5M],
+                                    f->tokens[CTXP_FOLD_WRITE_1H], f->output, f->reasoning, ctxp_fold_billed(f), f->cost_nano, f->cost_input_nano,
+                                    f->unpriced_input + f->unpriced_output, 0 /* sizes by estimate leave nothing unexplained */};
+  for (size_t i = 0; i < FIGURES; i++) pair_u64(out, shown_figures[i], values[i]);
+}
+
+static void pack_time(struct ctxp_buf *out, const char *key, uint64_t utc_ms) {
+  ctxp_pack_cstr(out, key);
+  if (utc_ms)
+    ctxp_pack_time(out, utc_ms);
+  else
+    ctxp_pack_nil(out);
+}
+
+static void pack_window(struct ctxp_buf *out, const struct ctxp_fold_window *w) {
+  const struct ctxp_fold_figures *f = ctxp_fold_spend_figures(w->spend);
+  ctxp_pack_map(out, 6 + FIGURES + 3);
+  pair_str(out, "agent", w->session->agent);
+  pair_str(out, "session", w->session->session);
+  pair_str(out, "thread", w->thread);
+  pair_str(out, "parentThread", w->parent_thread);
+  pair_str(out, "product", w->product);
+  ctxp_pack_cstr(out, "models");
+  ctxp_pack_array(out, w->models.count);
+  for (uint32_t i = 0; i < w->models.count; i++) ctxp_pack_str(out, w->models.at[i]);
+  pack_figures(out, f);
+  pack_time(out, "first", f->first_ms);
+  pack_time(out, "last", f->last_ms);
+  ctxp_pack_cstr(out, "calibration");
+  ctxp_pack_map(out, 3);
+  pair_str(out, "estimator", CTXP_STR(CTXP_FOLD_ESTIMATOR));
+  pair_u64(out, "estimated", f->estimated);
+  pair_u64(out, "reported", ctxp_fold_billed(f));
+}
+
+/* `key` names the row's own label: band, tool; views and messages have `label` */
+static void pack_row(struct ctxp_buf *out, const struct ctxp_fold_rows *rows, unsigned grain, const struct ctxp_fold_row *r) {
+  const struct ctxp_fold_where nowhere = {{"", 0}, {"", 0}, {"", 0}}, *at = r->window ? &rows->windows.at[r->window - 1] : &nowhere;
+  int band = grain == CTXP_FOLD_BY_MESSAGE ? r->message_band : r->band;
+  struct ctxp_str band_name = band >= 0 && band < CTXP_BAND_COUNT ? ctxp_str(ctxp_band_name((enum ctxp_band)band)) : (struct ctxp_str){"", 0};
+  static const unsigned heads[] = {1, 3, 3, 6};
+  ctxp_pack_map(out, heads[grain] + 9);
+  if (grain == CTXP_FOLD_BY_VIEW)
+    pair_str(out, "kind", r->kind == CTXP_FOLD_UNATTRIBUTED ? CTXP_STR("unattributed") : r->kind >= 0 ? ctxp_str(ctxp_names_label_kind.wire[r->kind]) : CTXP_STR(""));
+  pair_str(out, grain == CTXP_FOLD_BY_BAND ? "band" : grain == CTXP_FOLD_BY_TOOL ? "tool" : "label", r->label);
+  if (grain == CTXP_FOLD_BY_VIEW || grain == CTXP_FOLD_BY_MESSAGE) pair_str(out, "band", band_name);
+  if (grain == CTXP_FOLD_BY_MESSAGE) {
+    pair_str(out, "tool", r->tool);
+    pair_str(out, "agent", at->agent);
+    pair_str(out, "session", at->session);
+    pair_str(out, "thread", at->thread);
+  }
+  if (grain == CTXP_FOLD_BY_TOOL) {
+    pair_u64(out, "asViews", r->views_billed);
+    pair_u64(out, "arguments", r->arguments_billed);
+  }
+  pair_u64(out, "own", r->own);
+  pair_u64(out, "billed", r->billed);
+  bool none = !r->priced && r->billed;
+  ctxp_pack_cstr(out, "costNano");
+  none ? ctxp_pack_nil(out) : ctxp_pack_u64(out, r->cost_nano);
+  ctxp_pack_cstr(out, "costTieredNano");
+  none ? ctxp_pack_nil(out) : ctxp_pack_u64(out, r->tiered_nano);
+  pair_u64(out, "messages", r->messages);
+  pair_u64(out, "turns", r->turns);
+  pair_u64(out, "first", r->first);
+  pair_u64(out, "last", r->last);
+  ctxp_pack_cstr(out, "error");
+  ctxp_pack_nil(out);
+}
+
+static void pack_busts(struct ctxp_buf *out, const struct ctxp_fold_bust_sum *busts) {
+  size_t mark = ctxp_pack_array_open(out);
+  uint32_t n = 0;
+  for (unsigned b = 0; b < CTXP_FOLD_BUSTS; b++) {
+    if (!busts[b].count) continue;
+    ctxp_pack_map(out, 4);
+    pair_str(out, "cause", ctxp_str(ctxp_fold_bust_names[b]));
+    pair_u64(out, "count", busts[b].count);
+    pair_u64(out, "tokens", busts[b].tokens);
+    pair_u64(out, "costNano", busts[b].cost_nano);
+    n++;
+  }
+  ctxp_pack_close(out, mark, n);
+}
+
+static void pack_report(struct ctxp_buf *out, const struct report *rep, const char *prices) {
+  static const char *const names[] = {"bands", "views", "tools", "messages"};
+  ctxp_pack_map(out, 9 + (rep->by_message ? 1 : 0));
+  pair_u64(out, "schema", 1);
+  ctxp_pack_cstr(out, "prices");
+  ctxp_pack_map(out, 1);
+  pair_str(out, "version", ctxp_str(prices));
+  ctxp_pack_cstr(out, "totals");
+  ctxp_pack_map(out, 1 + FIGURES);
+  pair_u64(out, "sessions", rep->session_count);
+  pack_figures(out, &rep->rows.figures);
+  ctxp_pack_cstr(out, "sessions");
+  ctxp_pack_array(out, rep->windows);
+  ctxp_buf_add(out, rep->sessions.ptr, rep->sessions.len);
+  for (unsigned g = 0; g < CTXP_FOLD_GRAINS; g++) {
+    const struct ctxp_fold_table *t = &rep->rows.grains[g];
+    if (g == CTXP_FOLD_BY_MESSAGE && !rep->by_message) continue;
+    ctxp_pack_cstr(out, names[g]);
+    ctxp_pack_array(out, t->count);
+    for (uint32_t i = 0; i < t->count; i++) pack_row(out, &rep->rows, g, &t->at[i]);
+  }
+  ctxp_pack_cstr(out, "cacheBusts");
+  pack_busts(out, rep->rows.busts);
+  ctxp_pack_cstr(out, "potential");
+  ctxp_fold_pack_potential(out, &rep->potential);
+}
+
+/* ---- over all sessions ---- */
+struct visit {
+  struct report *report;
+  struct ctxp_fold_potential seen;
+  bool any;
+};
+
+static int visit_spend(void *data, struct ctxp_fold_window *w) {
+  struct visit *v = data;
+  struct report *rep = v->report;
+  ctxp_fold_look(w, &v->seen);
+  if (w->counted == 0) return 0;
+  int r = ctxp_fold_rows_add(&rep->rows, w);
+  if (r < 0) return r;
+  v->any = true;
+  rep->windows++;
+  pack_window(&rep->sessions, w);
+  return ctxp_buf_error(&rep->sessions);
+}
+
+static int visit_session(void *data, struct ctxp_stage *stage, struct ctxp_fold_session *s) {
+  struct report *rep = data;
+  struct visit v = {.report = rep};
+  int r = ctxp_fold_each_window(stage, s, visit_spend, &v);
+  ctxp_fold_add_potential(&rep->potential, s, &v.seen);
+  rep->session_count += v.any;
+  return r;
+}
+
+static int spend(struct ctxp_stage *stage, struct ctxp_raw query, const struct ctxp_fold_filter *filter, struct ctxp_buf *reply, struct ctxp_error *err) {
+  struct ctxp_str by = ctxp_map_str(query, "by");
+  uint64_t top = ctxp_map_u64(query, "top", 0);
+  const struct ctxp_prices *prices = ctxp_stage_prices(stage);
+  struct report rep = {.by_message = ctxp_str_is(by, "message")};
+  if (by.len && !rep.by_message && !ctxp_str_is(by, "band") && !ctxp_str_is(by, "view") && !ctxp_str_is(by, "tool"))
+    return ctxp_error_set(err, -EINVAL, "there is no grain '%.*s'; it is band, view, tool or message", (int)by.len, by.ptr);
+  rep.rows.wanted = rep.by_message ? 15 : 7;
+  rep.rows.keep_spans = top > 0;
+  int r = ctxp_fold_each_session(stage, filter, visit_session, &rep);
+  if (r == 0) r = ctxp_fold_rows_finish(&rep.rows, top);
+  if (r == 0) pack_report(reply, &rep, prices ? ctxp_prices_version(prices) : "");
+  if (r == 0) r = ctxp_buf_error(reply);
+  ctxp_fold_rows_deinit(&rep.rows);
+  ctxp_buf_deinit(&rep.sessions);
+  return r < 0 ? ctxp_error_set(err, r, "the bill could not be put together: %s", r == -ENOMEM ? "out of memory" : "a record of the fold's state is damaged") : 0;
+}
+
+int ctxp_fold_query(struct ctxp_stage *stage, struct ctxp_raw query, struct ctxp_buf *reply, struct ctxp_error *err) {
+  struct ctxp_str what = ctxp_map_str(query, "what");
+  struct ctxp_fold_filter filter = {ctxp_map_str(query, "agent"), ctxp_map_str(query, "session")};
+  if (ctxp_str_is(what, "spend")) return spend(stage, query, &filter, reply, err);
+  if (ctxp_str_is(what, "stats")) return ctxp_fold_stats(stage, &filter, reply, err);
+  return ctxp_error_set(err, -ENOENT, "the fold answers spend and stats, not '%.*s'", (int)what.len, what.ptr);
+}

@@ -1,0 +1,25 @@
+/* What the fold tells: the `spend` event, and the answers to queries.
+ *
+ * Query {what: "spend", by?, session?, agent?, top?}: the object of `report --json`, as one MessagePack map:
+ *   schema 1 · prices {version}
+ *   totals {sessions, requests, requestsUnreported, input, cacheRead, cacheWrite5m, cacheWrite1h, output, reasoning, billed,
+ *           costNano, costInputNano, unpricedTokens, unexplainedTokens}
+ *   sessions [{agent, session, thread, parentThread, product, models [name], the same figures, first, last (times),
+ *              calibration {estimator, estimated, reported}}], one for each window, in order of appearance
+ *   bands [{band, own, billed, costNano, costTieredNano, messages, turns, first, last, error}]
+ *   views [{kind, label, band, the same}] · tools [{tool, asViews, arguments, the same}]
+ *   messages [{label, band, tool, agent, session, thread, the same}], with by: message only
+ *   cacheBusts [{cause, count, tokens, costNano}] · potential {bash, amnesia, write, lazy: {saved, of}}
+ * costNano of a row is nil where no request that had it has a price; error is nil while sizes are estimates; first and last of a
+ * row are numbers of requests in their window, and unattributed input stands in a row of that name.
+ *
+ * Query {what: "stats", session?, agent?}: {schema, sessions [{agent, session, cumulative {bash, amnesia, lazy, write, total}, restored?,
+ *   last {turn, ..., aux, net, carried, carriedCostNano} or nil, turns, aux, regret, net, carried, carriedCostNano, potential}],
+ *   all {sessions, cumulative, turns, aux, regret, net, carried, carriedCostNano, potential}}; `all` has nothing of what was restored. */
+#pragma once
+#include "fold/rows.h"
+#include "fold/store.h"
+
+/* Fills a `spend` event; top 0: bands only. lists: buffers that the event's lists borrow from. -ENOMEM. */
+int ctxp_fold_spend_event(struct ctxp_fold_window *w, uint64_t top, struct ctxp_spend *ret, struct ctxp_buf lists[CTXP_FOLD_GRAINS]) __attribute__((warn_unused_result));
+int ctxp_fold_query(struct ctxp_stage *stage, struct ctxp_raw query, struct ctxp_buf *reply, struct ctxp_error *err) __attribute__((warn_unused_result));

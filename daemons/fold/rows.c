@@ -1,0 +1,280 @@
+#include <errno.h>
+#include <stdlib.h>
+#include "fold/ledger.h"
+#include "fold/path.h"
+#include "fold/rows.h"
+
+/* ---- rows ---- */
+static bool same_row(const struct ctxp_fold_row *a, const struct ctxp_fold_row *b) {
+  return a->kind == b->kind && a->band == b->band && a->window == b->window && ctxp_str_eq(a->key, b->key);
+}
+
+static uint64_t row_hash(const struct ctxp_fold_row *r) {
+  return ctxp_hash64(r->key.ptr, r->key.len, (uint64_t)(r->kind + 2) * 64 + (uint64_t)r->band + ((uint64_t)r->window << 16));
+}
+
+static bool index_grow(struct ctxp_fold_table *t) {
+  struct ctxp_fold_index *index = &t->index;
+  if (index->slots && (index->count + 1) * UINT64_C(4) <= index->mask * UINT64_C(3)) return true;
+  struct ctxp_fold_index grown = {.mask = index->slots ? index->mask * 2 + 1 : 63, .count = index->count};
+  grown.slots = calloc((size_t)grown.mask + 1, sizeof(*grown.slots));
+  if (!grown.slots) return false;
+  for (uint32_t i = 0; i < t->count; i++) {
+    uint32_t at = (uint32_t)row_hash(&t->at[i]) & grown.mask;
+    while (grown.slots[at]) at = (at + 1) & grown.mask;
+    grown.slots[at] = i + 1;
+  }
+  free(index->slots);
+  *index = grown;
+  return true;
+}
+
+static struct ctxp_fold_row key_of(struct ctxp_str label, int kind, int band) {
+  return (struct ctxp_fold_row){.key = label, .label = label, .kind = kind, .band = band};
+}
+
+/* The row with that key, made if it is not there. NULL: out of memory, sticks. Good until the next call. */
+static struct ctxp_fold_row *row_of(struct ctxp_fold_rows *rows, enum ctxp_fold_grain grain, const struct ctxp_fold_row *key, uint32_t *ret_number) {
+  struct ctxp_fold_table *t = &rows->grains[grain];
+  if (!index_grow(t) || !ctxp_fold_grow(t, sizeof(*t->at))) return rows->failed = true, NULL;
+  uint32_t at = (uint32_t)row_hash(key) & t->index.mask;
+  for (; t->index.slots[at]; at = (at + 1) & t->index.mask) {
+    *ret_number = t->index.slots[at] - 1;
+    if (same_row(&t->at[*ret_number], key)) return &t->at[*ret_number];
+  }
+  *ret_number = t->count;
+  struct ctxp_fold_row *r = &t->at[t->count];
+  *r = *key;
+  r->label = r->key = ctxp_fold_arena_str(&rows->arena, key->label, &rows->failed);
+  if (!ctxp_str_eq(key->key, key->label)) r->key = ctxp_fold_arena_str(&rows->arena, key->key, &rows->failed);
+  r->tool = ctxp_fold_arena_str(&rows->arena, key->tool, &rows->failed);
+  if (rows->failed) return NULL;
+  t->index.slots[at] = ++t->count;
+  t->index.count++;
+  return r;
+}
+
+/* ---- what an item is ---- */
+static const struct ctxp_fold_call *call_of(const struct ctxp_fold_window *w, const struct ctxp_fold_message *m) { return ctxp_fold_window_call(w, m->answers); }
+
+static struct ctxp_str tool_of(const struct ctxp_fold_window *w, const struct ctxp_fold_message *m) {
+  const struct ctxp_fold_call *call = m->tool.len || m->role == CTXP_ROLE_assistant ? NULL : call_of(w, m);
+  return m->role == CTXP_ROLE_assistant ? (struct ctxp_str){"", 0} : call ? call->name : m->tool;
+}
+
+/* false: the band has no views */
+static bool view_of(const struct ctxp_fold_window *w, const struct ctxp_fold_message *m, uint8_t band, struct ctxp_fold_row *key, struct ctxp_buf *path) {
+  int kind = band == CTXP_BAND_file_view ? CTXP_LABEL_file : band == CTXP_BAND_text_view ? CTXP_LABEL_text : band == CTXP_BAND_search_results ? CTXP_LABEL_search : CTXP_LABEL_docs;
+  if (kind == CTXP_LABEL_docs && band != CTXP_BAND_docs_view) return false;
+  if (m->label_kind != CTXP_LABEL_COUNT) kind = m->label_kind;
+  const struct ctxp_fold_call *call = m->label.len ? NULL : call_of(w, m);
+  struct ctxp_str label = m->label.len ? m->label : call ? call->path : (struct ctxp_str){"", 0};
+  *key = key_of(label, kind, band);
+  if (band == CTXP_BAND_docs_view && m->label.len == 0) {
+    key->hidden = true; /* documentation is a view only under its name */
+    key->kind = CTXP_FOLD_UNATTRIBUTED;
+  } else if (label.len == 0) {
+    *key = key_of(CTXP_STR("unattributed"), CTXP_FOLD_UNATTRIBUTED, band);
+  } else if (kind == CTXP_LABEL_file) {
+    key->key = ctxp_fold_path(label, w->cwd, path);
+  }
+  return true;
+}
+
+/* ---- turns: how many requests had any of a row ---- */
+struct seen {
+  uint64_t turns, covered;
+  uint32_t first, last;
+  uint32_t rows[CTXP_FOLD_GRAINS]; /* of an item, + 1 */
+};
+
+static void cover(uint64_t from, uint64_t to, uint64_t base, uint64_t *turns, uint64_t *covered, uint32_t *first, uint32_t *last) {
+  if (from >= to) return;
+  uint64_t start = from > *covered ? from : *covered;
+  if (to > start) *turns += to - start;
+  if (to > *covered) *covered = to;
+  if (!*first || from - base + 1 < *first) *first = (uint32_t)(from - base) + 1;
+  if (to - base > *last) *last = (uint32_t)(to - base);
+}
+
+static uint32_t counted_before(const struct ctxp_fold_window *w, uint32_t request) {
+  if (request >= w->requests.count) return w->counted;
+  const struct ctxp_fold_request *q = &w->requests.at[request];
+  return q->number - (q->flags & CTXP_FOLD_COUNTED ? 1 : 0);
+}
+
+static void span(const struct ctxp_fold_window *w, const struct ctxp_fold_rows *rows, const struct ctxp_fold_residency *r, uint64_t *ret_from, uint64_t *ret_to) {
+  *ret_from = rows->base + counted_before(w, r->from);
+  *ret_to = rows->base + (r->to == CTXP_FOLD_OPEN ? w->counted : counted_before(w, r->to));
+}
+
+static uint32_t item_at(const struct ctxp_fold_items *items, uint32_t message, uint8_t band) {
+  uint32_t link = message < items->messages ? items->first[message] : 0;
+  while (link && items->at[link - 1].band != band) link = items->at[link - 1].next;
+  return link;
+}
+
+static void see_items(const struct ctxp_fold_window *w, const struct ctxp_fold_rows *rows, const struct ctxp_fold_items *items, struct seen *seen) {
+  for (uint32_t i = 0; i < w->residencies.count; i++) {
+    const struct ctxp_fold_residency *r = &w->residencies.at[i];
+    uint32_t item = item_at(items, r->message, (uint8_t)ctxp_fold_band(w, r));
+    uint64_t from, to;
+    span(w, rows, r, &from, &to);
+    if (item) cover(from, to, rows->base, &seen[item - 1].turns, &seen[item - 1].covered, &seen[item - 1].first, &seen[item - 1].last);
+  }
+}
+
+static int cover_rows(const struct ctxp_fold_window *w, struct ctxp_fold_rows *rows, const struct ctxp_fold_items *items, const struct seen *seen) {
+  for (uint32_t i = 0; i < w->residencies.count; i++) {
+    const struct ctxp_fold_residency *r = &w->residencies.at[i];
+    uint32_t item = item_at(items, r->message, (uint8_t)ctxp_fold_band(w, r));
+    uint64_t from, to;
+    span(w, rows, r, &from, &to);
+    for (unsigned g = 0; item && from < to && g < CTXP_FOLD_GRAINS; g++) {
+      uint32_t number = seen[item - 1].rows[g];
+      if (!number) continue;
+      struct ctxp_fold_row *row = &rows->grains[g].at[number - 1];
+      cover(from, to, rows->base, &row->turns, &row->covered, &row->first, &row->last);
+      if (!rows->keep_spans || g == CTXP_FOLD_BY_BAND) continue;
+      if (!ctxp_fold_grow(&rows->spans, sizeof(*rows->spans.at))) return -ENOMEM;
+      rows->spans.at[rows->spans.count++] = (struct ctxp_fold_span){from, to, number - 1, (uint8_t)g};
+    }
+  }
+  return 0;
+}
+
+/* ---- one item into its rows ---- */
+static struct ctxp_fold_row *add_item(struct ctxp_fold_rows *rows, enum ctxp_fold_grain grain, const struct ctxp_fold_row *key, const struct ctxp_fold_item *item,
+                                      const struct ctxp_fold_message *m, struct seen *seen) {
+  uint32_t number;
+  struct ctxp_fold_row *r = row_of(rows, grain, key, &number);
+  if (!r) return NULL;
+  seen->rows[grain] = number + 1;
+  ctxp_fold_sum_add(&r->sum, &item->sum);
+  r->priced |= item->priced > 0;
+  if (r->mark != rows->marks) {
+    r->mark = rows->marks; /* a message counts its own size once a row */
+    r->own += m->tokens;
+    r->messages++;
+  }
+  return r;
+}
+
+static void add_arguments(struct ctxp_fold_rows *rows, const struct ctxp_fold_window *w, const struct ctxp_fold_message *m, const struct ctxp_fold_item *item) {
+  for (uint32_t i = 0; m->role == CTXP_ROLE_assistant && m->tokens && i < m->calls; i++) {
+    const struct ctxp_fold_call *call = &w->calls.at[m->first_call + i];
+    struct ctxp_fold_row key = key_of(call->name, CTXP_FOLD_NO_KIND, CTXP_BAND_COUNT);
+    uint32_t number;
+    struct ctxp_fold_row *r = call->tokens ? row_of(rows, CTXP_FOLD_BY_TOOL, &key, &number) : NULL;
+    uint32_t tokens = call->tokens < m->tokens ? call->tokens : m->tokens;
+    if (r) r->arguments += item->sum.billed / m->tokens * tokens;
+  }
+}
+
+static void add_message_row(struct ctxp_fold_rows *rows, const struct ctxp_fold_window *w, const struct ctxp_fold_message *m, const struct ctxp_fold_item *item, struct seen *seen) {
+  struct ctxp_fold_row key = key_of(m->defined ? m->id : CTXP_STR("undefined"), CTXP_FOLD_NO_KIND, CTXP_BAND_COUNT);
+  key.window = m->defined ? rows->windows.count : 0;
+  struct ctxp_fold_row *r = add_item(rows, CTXP_FOLD_BY_MESSAGE, &key, item, m, seen);
+  if (!r || !m->defined) return;
+  r->message_band = item->band;
+  if (!r->tool.len) r->tool = ctxp_fold_arena_str(&rows->arena, tool_of(w, m), &rows->failed);
+}
+
+static void add_one(struct ctxp_fold_rows *rows, const struct ctxp_fold_window *w, const struct ctxp_fold_item *item, struct seen *seen, struct ctxp_buf *path) {
+  const struct ctxp_fold_message *m = &w->messages.at[item->message];
+  struct ctxp_fold_row key = key_of(ctxp_str(ctxp_band_name((enum ctxp_band)item->band)), CTXP_FOLD_NO_KIND, item->band);
+  add_item(rows, CTXP_FOLD_BY_BAND, &key, item, m, seen);
+  bool view = view_of(w, m, item->band, &key, path);
+  if (view) add_item(rows, CTXP_FOLD_BY_VIEW, &key, item, m, seen);
+  struct ctxp_str tool = tool_of(w, m);
+  if (tool.len && rows->wanted & 1u << CTXP_FOLD_BY_TOOL) {
+    key = key_of(tool, CTXP_FOLD_NO_KIND, CTXP_BAND_COUNT);
+    struct ctxp_fold_row *r = add_item(rows, CTXP_FOLD_BY_TOOL, &key, item, m, seen);
+    if (r && view) r->as_views += item->sum.billed;
+  }
+  if (rows->wanted & 1u << CTXP_FOLD_BY_TOOL) add_arguments(rows, w, m, item);
+  if (rows->wanted & 1u << CTXP_FOLD_BY_MESSAGE) add_message_row(rows, w, m, item, seen);
+}
+
+/* what no message answers for: a row of the bands and of the messages */
+static void add_unattributed(struct ctxp_fold_rows *rows, const struct ctxp_fold_band_sum *none) {
+  struct ctxp_fold_row key = key_of(CTXP_STR("unattributed"), CTXP_FOLD_NO_KIND, CTXP_BAND_COUNT);
+  uint32_t number;
+  if (none->sum.billed == 0 && none->sum.cost == 0) return;
+  for (unsigned g = 0; g < CTXP_FOLD_GRAINS; g++) {
+    if (g != CTXP_FOLD_BY_BAND && (g != CTXP_FOLD_BY_MESSAGE || !(rows->wanted & 1u << g))) continue;
+    struct ctxp_fold_row *r = row_of(rows, (enum ctxp_fold_grain)g, &key, &number);
+    if (!r) return;
+    ctxp_fold_sum_add(&r->sum, &none->sum);
+    r->priced |= none->priced > 0;
+  }
+}
+
+static bool add_window(struct ctxp_fold_rows *rows, const struct ctxp_fold_window *w) {
+  if (!ctxp_fold_grow(&rows->windows, sizeof(*rows->windows.at))) return false;
+  struct ctxp_fold_where *at = &rows->windows.at[rows->windows.count++];
+  at->agent = ctxp_fold_arena_str(&rows->arena, w->session->agent, &rows->failed);
+  at->session = ctxp_fold_arena_str(&rows->arena, w->session->session, &rows->failed);
+  at->thread = ctxp_fold_arena_str(&rows->arena, w->thread, &rows->failed);
+  return !rows->failed;
+}
+
+int ctxp_fold_rows_add(struct ctxp_fold_rows *rows, struct ctxp_fold_window *w) {
+  int r = add_window(rows, w) ? ctxp_fold_spend_run(w) : -ENOMEM;
+  if (r < 0) return r;
+  struct ctxp_fold_items items = ctxp_fold_spend_items(w->spend);
+  const struct ctxp_fold_bust_sum *busts = ctxp_fold_spend_busts(w->spend);
+  struct seen *seen = calloc(items.count ? items.count : 1, sizeof(*seen));
+  ctxp_auto_buf path = {0};
+  if (!seen) return -ENOMEM;
+  see_items(w, rows, &items, seen);
+  for (uint32_t m = 0; m < items.messages; m++) {
+    rows->marks++;
+    for (uint32_t link = items.first[m]; link; link = items.at[link - 1].next)
+      if (seen[link - 1].turns) add_one(rows, w, &items.at[link - 1], &seen[link - 1], &path);
+  }
+  r = rows->failed || path.failed ? -ENOMEM : cover_rows(w, rows, &items, seen);
+  add_unattributed(rows, &ctxp_fold_spend_bands(w->spend)[CTXP_BAND_COUNT]);
+  ctxp_fold_figures_add(&rows->figures, ctxp_fold_spend_figures(w->spend));
+  for (unsigned b = 0; b < CTXP_FOLD_BUSTS; b++) {
+    rows->busts[b].count += busts[b].count;
+    rows->busts[b].tokens += busts[b].tokens;
+    rows->busts[b].cost_nano += busts[b].cost_nano;
+  }
+  rows->base += w->counted;
+  free(seen);
+  return rows->failed ? -ENOMEM : r;
+}
+
+int ctxp_fold_rows_bands(struct ctxp_fold_rows *rows, struct ctxp_fold_window *w) {
+  int r = ctxp_fold_spend_run(w);
+  uint32_t number;
+  if (r < 0) return r;
+  const struct ctxp_fold_band_sum *bands = ctxp_fold_spend_bands(w->spend);
+  for (int b = 0; b < CTXP_BAND_COUNT; b++) {
+    if (bands[b].turns == 0) continue;
+    struct ctxp_fold_row key = key_of(ctxp_str(ctxp_band_name((enum ctxp_band)b)), CTXP_FOLD_NO_KIND, b), *row = row_of(rows, CTXP_FOLD_BY_BAND, &key, &number);
+    if (!row) return -ENOMEM;
+    row->sum = bands[b].sum;
+    row->own = bands[b].own;
+    row->messages = bands[b].messages;
+    row->turns = bands[b].turns;
+    row->first = bands[b].first;
+    row->last = bands[b].last;
+    row->priced = bands[b].priced > 0;
+  }
+  add_unattributed(rows, &bands[CTXP_BAND_COUNT]);
+  ctxp_fold_figures_add(&rows->figures, ctxp_fold_spend_figures(w->spend));
+  return rows->failed ? -ENOMEM : 0;
+}
+
+void ctxp_fold_rows_deinit(struct ctxp_fold_rows *rows) {
+  for (unsigned g = 0; g < CTXP_FOLD_GRAINS; g++) {
+    free(rows->grains[g].at);
+    free(rows->grains[g].index.slots);
+  }
+  free(rows->spans.at);
+  free(rows->windows.at);
+  ctxp_fold_arena_deinit(&rows->arena);
+  *rows = (struct ctxp_fold_rows){0};
+}

@@ -1,0 +1,56 @@
+/* What is billed for what: a run over the log of one window.
+ *
+ * An append-only window makes it cheap. k is what one token of estimate pays in a request (reported input over estimated
+ * window); K is its running sum; a message that is in the window from one request to another has billed its size times the
+ * difference of K, and what the divisions left over goes to the newest message with a size. So a request costs a few steps
+ * however long the window is. By position in the cached prefix (`tiered`) each class of tokens is a stretch of places with one
+ * rate; a stretch is noted at its last place (and against the place before its first), and a place that leaves hands
+ * what is noted at it down to the one below: the window is a stack. */
+#pragma once
+#include "fold/fixed.h"
+#include "fold/window.h"
+
+struct ctxp_fold_figures { /* of the counted requests */
+  uint64_t requests, unreported, tokens[CTXP_FOLD_CLASSES], output, reasoning;
+  uint64_t cost_nano, cost_input_nano, unpriced_input, unpriced_output, estimated;
+  uint64_t first_ms, last_ms;
+};
+static inline uint64_t ctxp_fold_billed(const struct ctxp_fold_figures *f) { return f->tokens[0] + f->tokens[1] + f->tokens[2] + f->tokens[3]; }
+void ctxp_fold_figures_add(struct ctxp_fold_figures *sum, const struct ctxp_fold_figures *more);
+
+struct ctxp_fold_item { /* a message in a band */
+  struct ctxp_fold_sum sum;
+  uint32_t message, next;        /* next item of the same message, + 1 */
+  uint32_t priced;               /* priced requests that had it */
+  uint8_t band;
+  bool seen;                     /* a counted request had it */
+};
+enum ctxp_fold_bust { CTXP_FOLD_BUST_COMPACTION, CTXP_FOLD_BUST_MODEL, CTXP_FOLD_BUST_TOOLS, CTXP_FOLD_BUST_REMOVAL, CTXP_FOLD_BUST_IDLE, CTXP_FOLD_BUST_UNKNOWN, CTXP_FOLD_BUSTS };
+extern const char *const ctxp_fold_bust_names[CTXP_FOLD_BUSTS];
+struct ctxp_fold_bust_sum {
+  uint64_t count, tokens, cost_nano;
+};
+
+struct ctxp_fold_band_sum {
+  struct ctxp_fold_sum sum;
+  uint64_t own;
+  uint32_t messages, turns, first, last, priced;
+};
+/* Runs over the requests that came since the last call, from the start if it must. -ENOMEM. */
+int ctxp_fold_spend_run(struct ctxp_fold_window *w) __attribute__((warn_unused_result));
+uint32_t ctxp_fold_spend_done(const struct ctxp_fold_spend *spend); /* requests run over */
+/* After a run. */
+const struct ctxp_fold_figures *ctxp_fold_spend_figures(const struct ctxp_fold_spend *spend);
+/* bands[CTXP_BAND_COUNT] is what no message answers for. */
+const struct ctxp_fold_band_sum *ctxp_fold_spend_bands(const struct ctxp_fold_spend *spend);
+const struct ctxp_fold_bust_sum *ctxp_fold_spend_busts(const struct ctxp_fold_spend *spend);
+uint64_t ctxp_fold_spend_resident(const struct ctxp_fold_spend *spend); /* estimate of the window */
+struct ctxp_fold_items {
+  const struct ctxp_fold_item *at;
+  uint32_t count;
+  const uint32_t *first; /* of a message its first item, + 1; 0: it was in no request */
+  uint32_t messages;     /* entries of first; later messages were in no request */
+};
+/* Brings the items up to date. Borrowed until the next run. */
+struct ctxp_fold_items ctxp_fold_spend_items(struct ctxp_fold_spend *spend);
+struct ctxp_fold_spend *ctxp_fold_spend_free(struct ctxp_fold_spend *spend); /* NULL */

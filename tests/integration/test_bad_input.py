@@ -1,0 +1,311 @@
+"""Bad input: one clear sentence and a non-zero exit, or a counted refusal that `status` shows; what was good is kept; nothing hangs."""
+import contextlib
+import json
+import os
+import socket
+import subprocess
+
+from harness import SOURCE, Skip, check, lines_of, main, same, test
+from load import Load
+
+
+def sentence(done, *parts):
+    """One line on standard error, that holds the parts, and no success."""
+    check(done.code not in (0, None) and done.code > 0, f'no error exit: {done}')
+    lines = done.err.strip().splitlines()
+    same(len(lines), 1, f'lines of the error: {done}')
+    for part in parts:
+        check(str(part) in lines[0], f'the sentence does not name {part!r}: {done}')
+    check('\x1b' not in done.err, f'control characters: {done!r}')
+
+
+def bill(place):
+    return place.ctxpipe('spend', '--json').json()['totals']
+
+
+# ---- the topology ----
+
+@test
+def all_faults_of_a_topology_are_named_in_one_run_and_nothing_is_started(place):
+    text = (SOURCE / 'config/default.yaml').read_text().replace('daemon: bash-digest', 'daemon: bash-diggest').replace('daemon: sink-log', 'daemon: sink-lgo')
+    file = place.topology(name='broken.yaml')
+    file.write_text(text)
+    for command in ('check', 'up'):
+        done = place.ctxpipe(*(('check', file) if command == 'check' else ('up', '-f', file, '--detach')), code=None)
+        check(done.code != 0, f'{command} took it: {done}')
+        errors = (done.err + done.out).strip().splitlines()
+        check(sum('broken.yaml:' in line for line in errors) >= 2, f'{command} does not name two places: {done}')
+        check(any("'bash-digest'" in line for line in errors), f'{command} suggests nothing: {done}')
+    same(place.processes(), [], 'processes after a refused start')
+
+
+@test
+def a_topology_that_is_not_there_is_named(place):
+    sentence(place.ctxpipe('up', '-f', place.root / 'none.yaml', '--detach', code=None), 'none.yaml')
+
+
+@test
+def a_port_in_use_is_named(place):
+    with socket.socket() as taken:
+        taken.bind(('127.0.0.1', 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        file = place.topology(**{'ipc://ingest.sock': f'tcp://127.0.0.1:{port}'})
+        done = place.ctxpipe('up', '-f', file, '--detach', code=None)
+        check(done.code not in (0, None), f'it came up: {done}')
+        check(str(port) in done.err and 'in use' in done.err, f'the port is not named: {done}')
+    same(place.processes(), [], 'processes after a refused start')
+
+
+@test
+def a_second_up_on_the_same_directories_is_refused(place):
+    with place.pipeline():
+        done = place.ctxpipe('up', '--detach', code=None)
+        sentence(done)
+        check('running' in done.err or 'in use' in done.err, f'it does not say why: {done}')
+        same(len(place.status()['nodes']), 8, 'nodes of the first, which goes on')
+
+
+@test
+def a_state_directory_that_cannot_be_written_is_named(place):
+    place.uid = 65534
+    for path in (place.root, place.home, place.root / 'run'):
+        os.chown(path, place.uid, place.uid)
+    os.chmod(place.root, 0o755)
+    place.state.parent.mkdir(parents=True)  # of root, not of the user
+    done = place.ctxpipe('up', '--detach', code=None)
+    check(done.code not in (0, None), f'it came up: {done}')
+    check('ermission denied' in done.err and str(place.state) in done.err, f'the directory is not named: {done}')
+    same(place.processes(), [], 'processes after a refused start')
+
+
+# ---- events ----
+
+@test
+def refused_events_are_counted_and_what_was_good_is_kept(place):
+    work = Load('pi@one', 10)
+    good = list(work.lines())
+    bad = ['{"kind":"turn_end"}', '{"kind":"nix"}', '{"kind":"turn_end","turn":"three"}', 'no json at all', '{"kind":"turn_end","turn":3', '', '   ',
+           '{"kind":"bash","toolCallId":"x","command":"y","originalTokens":1,"summaryTokens":1,"saved":0}']
+    with place.pipeline():
+        done = place.ctxpipe('send', '--agent', work.agent, input='\n'.join(good[:20] + bad + good[20:]) + '\n', code=None)
+        check(done.code != 0, f'send says that all was well: {done}')
+        check('turn' in done.err and 'required' in done.err, f'the missing field is not named: {done}')
+        same(bill(place)['billed'], work.billed, 'billed tokens')
+        agent = next(row for row in place.status()['agents'] if row['agent'] == work.agent)
+        same(agent['events'], work.events, 'accepted events')
+        check(all(row['state'] == 'ready' for row in place.status()['nodes']), 'a node is not ready')
+
+
+@test
+def an_event_that_is_too_large_is_refused_by_name(place):
+    work = Load('pi@one', 5)
+    lines = list(work.lines())
+    big = json.dumps({'kind': 'tool_result', 'toolCallId': 'big', 'tool': 'bash', 'isError': False, 'text': 'x' * (17 << 20), 'session': 's'})
+    with place.pipeline():
+        done = place.ctxpipe('send', '--agent', work.agent, input='\n'.join(lines[:10] + [big] + lines[10:]) + '\n', code=None)
+        check(done.code not in (0, None) and ('16777216' in done.err or 'max_event_bytes' in done.err or '16 MiB' in done.err), f'the limit is not named: {done}')
+        same(bill(place)['billed'], work.billed, 'billed tokens')
+
+
+@test
+def a_frame_of_another_version_is_refused_and_the_collector_goes_on(place):
+    work = Load('pi@one', 5)
+    with place.pipeline():
+        reply = dealer(f'{place.env["XDG_RUNTIME_DIR"]}/ctxpipe/ingest.sock', bytes([0x93, 2, 0xa5]) + b'hello' + bytes([0x80]))
+        check(b'refused' in reply and b'protocol' in reply, f'the answer does not refuse the version: {reply!r}')
+        for garbage in (b'', b'\xff' * 100, b'\xdd\xff\xff\xff\xff', bytes(5000)):
+            dealer(f'{place.env["XDG_RUNTIME_DIR"]}/ctxpipe/ingest.sock', garbage, answer=False)
+        place.ctxpipe('send', '--agent', work.agent, input='\n'.join(work.lines()) + '\n')
+        same(bill(place)['billed'], work.billed, 'billed tokens')
+
+
+def dealer(path, message, answer=True):
+    """A ZMTP 3.0 DEALER by hand, so that the frame is exactly ours: sends one message, returns the next ones up to a refusal."""
+    with socket.socket(socket.AF_UNIX) as link:
+        link.settimeout(20)
+        link.connect(path)
+        link.sendall(b'\xff' + bytes(8) + b'\x7f\x03\x00' + b'NULL'.ljust(20, b'\0') + bytes(32))
+        read_exact(link, 64)
+        ready = b'\x05READY' + b'\x0bSocket-Type' + (6).to_bytes(4, 'big') + b'DEALER'
+        link.sendall(bytes([4, len(ready)]) + ready)
+        read_frame(link)
+        link.sendall(bytes([2]) + len(message).to_bytes(8, 'big') + message)
+        while answer:
+            frame = read_frame(link)
+            if b'refused' in frame:
+                return frame
+    return b''
+
+
+def read_exact(link, count):
+    data = b''
+    while len(data) < count:
+        block = link.recv(count - len(data))
+        check(block, 'the collector closed the connection without a word')
+        data += block
+    return data
+
+
+def read_frame(link):
+    flags = read_exact(link, 1)[0]
+    return read_exact(link, int.from_bytes(read_exact(link, 8), 'big') if flags & 2 else read_exact(link, 1)[0])
+
+
+# ---- transcripts ----
+
+def sample():
+    """Lines of the project's own Claude Code sample."""
+    files = sorted(path for path in (SOURCE / 'samples').rglob('*.jsonl') if b'"sessionId"' in path.read_bytes()[:4000] and 'subagents' not in path.parts)
+    check(files, 'samples/ holds no session in the format of Claude Code')
+    return files[0].read_bytes().splitlines()
+
+
+def transcript(place, lines, name='s.jsonl', end=b'\n'):
+    return place.write(f'transcripts/{name}', b'\n'.join(lines) + end)
+
+
+def totals(place, *paths, code=0):
+    done = place.ctxpipe('report', '--json', *paths, code=code)
+    return json.loads(done.out)['totals'], done
+
+
+@test
+def torn_blank_garbage_and_non_utf8_lines_are_passed_over_and_counted(place):
+    lines = sample()
+    right, _ = totals(place, transcript(place, lines, 'right.jsonl'))
+    middle = len(lines) // 2
+    broken = lines[:middle] + [b'', b'   ', b'{"type":"assistant","message":{', b'garbage', b'\xff\xfe\x00\x01', b'[1,2,3]', b'"text"', b'null',
+                               b'{"type":"user","message":{"role":"user","content":"\xff\xfe bytes"},"uuid":"bad-utf8"}'] + lines[middle:]
+    got, done = totals(place, transcript(place, broken, 'broken.jsonl'))
+    same(got, right, 'totals with broken lines in between')
+    passed = json.loads(done.out)['passedOver']
+    check(sum(row['count'] for row in passed) >= 5, f'passedOver does not count them: {passed}')
+
+
+@test
+def a_last_line_that_is_torn_waits_and_counts_when_it_is_whole(place):
+    lines = sample()
+    whole, _ = totals(place, transcript(place, lines, 'whole.jsonl'))
+    before, _ = totals(place, transcript(place, lines[:-1], 'before.jsonl'))
+    torn, _ = totals(place, transcript(place, lines[:-1] + [lines[-1][:len(lines[-1]) // 2]], 'torn.jsonl', end=b''))
+    same(torn, before, 'totals with a torn last line')
+    check(whole['billed'] >= before['billed'], 'the whole file has less than its part')
+
+
+@test
+def a_line_of_many_megabytes_is_read_or_passed_over(place):
+    lines = sample()
+    right, _ = totals(place, transcript(place, lines, 'right.jsonl'))
+    got, _ = totals(place, transcript(place, lines + [b'{"type":"progress","data":"' + b'x' * (40 << 20) + b'"}'], 'long.jsonl'))
+    same(got, right, 'totals with an over-long line')
+
+
+@test
+def an_empty_file_and_a_file_of_nul_bytes_are_no_transcripts_and_say_so(place):
+    empty, nul = place.write('empty.jsonl', b''), place.write('nul.jsonl', bytes(100000))
+    for path in (empty, nul):
+        done = place.ctxpipe('report', path, code=None)
+        check(done.code != 0 and path.name in done.err, f'the file is not named: {done}')
+
+
+@test
+def a_path_that_is_not_there_is_named_and_the_others_are_read(place):
+    good = transcript(place, sample())
+    right, _ = totals(place, good)
+    done = place.ctxpipe('report', '--json', good, place.root / 'none.jsonl', code=None)
+    check(done.code != 0 and 'none.jsonl' in done.err, f'the path is not named: {done}')
+    same(json.loads(done.out)['totals'], right, 'totals of what was there')
+
+
+@test
+def a_directory_without_permission_is_named_and_the_others_are_read(place):
+    place.uid = 65534
+    right, _ = totals(place, transcript(place, sample(), 'open/a.jsonl'))
+    transcript(place, sample(), 'shut/b.jsonl')
+    for path in place.root.rglob('*'):
+        os.chown(path, place.uid, place.uid)
+    os.chown(place.root, place.uid, place.uid)
+    os.chmod(place.root / 'transcripts/shut', 0)
+    done = place.ctxpipe('report', '--json', place.root / 'transcripts', code=None)
+    os.chmod(place.root / 'transcripts/shut', 0o755)
+    check(done.code != 0 and 'shut' in done.err and 'ermission' in done.err, f'the directory is not named: {done}')
+    same(json.loads(done.out)['totals'], right, 'totals of what could be read')
+
+
+@test
+def a_file_that_shrinks_or_vanishes_while_it_is_read_ends_in_a_sentence(place):
+    lines = sample()
+    for how in ('shrinks', 'vanishes'):
+        folder = place.mkdir(f'moving-{how}')
+        for number in range(40):
+            (folder / f'{number}.jsonl').write_bytes((b'\n'.join(lines) + b'\n') * 30)
+        child = place.start('ctxpipe', 'report', '--json', folder, merge=False)
+        for path in sorted(folder.iterdir(), reverse=True):
+            if how == 'shrinks':
+                os.truncate(path, 1000)
+            else:
+                path.unlink()
+        out, err = child.process.communicate(timeout=60)
+        check(child.process.returncode >= 0, f'ended by signal {-child.process.returncode}: {err.decode(errors="replace")[-2000:]}')
+        if out:
+            json.loads(out)
+    same(place.processes(), [], 'processes after report')
+
+
+# ---- resources ----
+
+@contextlib.contextmanager
+def small_disk(place, size):
+    """A file system of that size for the state; skips where none may be mounted."""
+    folder = place.mkdir('disk')
+    done = subprocess.run(['mount', '-t', 'tmpfs', '-o', f'size={size}', 'tmpfs', folder], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if done.returncode:
+        raise Skip(f'no file system could be mounted: {done.stdout.strip()}')
+    try:
+        yield folder
+    finally:
+        subprocess.run(['umount', '-l', folder], check=False)
+
+
+@test
+def a_full_disk_loses_nothing_that_was_acknowledged(place):
+    work = Load('pi@one', 560)
+    with small_disk(place, '12m') as disk:
+        file = place.topology(**{'~/.local/state/ctxpipe': str(disk / 'state')})
+        place.ctxpipe('up', '-f', file, '--detach')
+        sender = place.start('ctxpipe', 'send', '-f', file, '--agent', work.agent, '--key', 'k', stdin=subprocess.PIPE, merge=False)
+        with contextlib.suppress(subprocess.TimeoutExpired, BrokenPipeError):
+            sender.process.communicate('\n'.join(work.lines()).encode() + b'\n', timeout=15)
+        status = json.loads(place.ctxpipe('status', '-f', file, '--json').out)
+        check('space' in json.dumps(status), f'status says nothing of the disk: {status}')
+        subprocess.run(['mount', '-o', 'remount,size=400m', disk], check=True)
+        sender.process.kill()
+        sender.process.communicate()
+        place.ctxpipe('send', '-f', file, '--agent', work.agent, '--key', 'k', input='\n'.join(Load('pi@one', 560).lines()) + '\n')
+        place.ctxpipe('down', '-f', file)
+        log = lines_of(disk / 'state/events.jsonl')
+        same(sum(line['billed'] for line in log if line['kind'] == 'spend' and line.get('final')), work.billed, 'billed tokens after the disk was full')
+
+
+@test
+def output_that_cannot_be_written_is_an_error(place):
+    with open('/dev/full', 'wb') as full:
+        done = subprocess.run([place.start('ctxpipe', 'help').process.args[0], 'help'], stdout=full, stderr=subprocess.PIPE, env=place.env)
+    check(done.returncode != 0 and b'output' in done.stderr, f'exit code {done.returncode}, {done.stderr!r}')
+
+
+@test
+def a_command_without_a_pipeline_says_what_to_do(place):
+    for command in (['status'], ['spend'], ['stats'], ['tail'], ['down'], ['send']):
+        sentence(place.ctxpipe(*command, code=None), 'ctxpipe up')
+
+
+@test
+def an_unknown_command_or_option_is_named_with_the_nearest(place):
+    sentence(place.ctxpipe('statu', code=2), 'status')
+    done = place.ctxpipe('status', '--jsno', code=2)
+    check('--json' in done.err, f'no suggestion: {done}')
+
+
+main()

@@ -1,0 +1,103 @@
+"""Three agents feed one collector at the same time; every command and every file then says the same."""
+import json
+import subprocess
+import threading
+
+from harness import BUILD, SOURCE, check, lines_of, main, same, test
+from load import Load
+
+
+def feed(child, lines):
+    """Writes the lines from a thread of its own; a sender that is not read from does not hold the others."""
+    def write():
+        with child.process.stdin as pipe:
+            pipe.write(('\n'.join(lines) + '\n').encode())
+    thread = threading.Thread(target=write)
+    thread.start()
+    return thread
+
+
+def three_agents(place, turns=60):
+    """Two through `ctxpipe send`, one through the C client; returns the loads of the first two, and the totals of the third."""
+    loads = [Load('pi@one', turns), Load('pi@two', turns)]
+    senders = [place.start('ctxpipe', 'send', '--agent', work.agent, '--product', 'pi', stdin=subprocess.PIPE) for work in loads]
+    client = place.start(BUILD / 'agents/c/example', endpoint(place), str(turns))
+    threads = [feed(child, list(work.lines())) for child, work in zip(senders, loads)]
+    for child in (*senders, client):
+        same(child.finish(), 0, f'exit code of {child.process.args}: {child.text}')
+    for thread in threads:
+        thread.join()
+    return loads, json.loads(client.text.strip().splitlines()[-1])
+
+
+def endpoint(place):
+    return f'ipc://{place.env["XDG_RUNTIME_DIR"]}/ctxpipe/ingest.sock'
+
+
+@test
+def three_agents_at_once_and_every_command_agrees(place):
+    with place.pipeline():
+        loads, client = three_agents(place)
+        status = place.status()
+        check(all(row['state'] == 'ready' for row in status['nodes']), f'a node is not ready: {status}')
+        agents = {row['agent']: row for row in status['agents']}
+        for work in loads:
+            same(agents[work.agent]['events'], work.events, f'events of {work.agent} in status')
+            same(agents[work.agent]['refused'], 0, f'refused events of {work.agent}')
+        same(agents['c-example']['events'], client['events'], 'events of the C client in status')
+        spend = place.ctxpipe('spend', '--json').json()
+        billed = sum(work.billed for work in loads) + client['billed']
+        same(spend['totals']['billed'], billed, 'billed tokens in spend')
+        same(spend['totals']['requests'], sum(work.requests for work in loads) + client['requests'], 'requests in spend')
+        for grain in ('bands', 'views', 'tools'):
+            same(sum(row['billed'] for row in spend[grain]), billed, f'the sum of the {grain}')
+        stats = place.ctxpipe('stats', '--json').json()
+        tail = [json.loads(line) for line in place.ctxpipe('tail', '--from', 'start', '--no-follow').out.splitlines()]
+        check(tail, 'tail printed nothing')
+    log = lines_of(place.state / 'events.jsonl')
+    for work in loads:
+        turns = [line for line in log if line['kind'] == 'turn' and line['agent'] == work.agent]
+        same(len(turns), work.requests, f'turns of {work.agent} in the log')
+        finals = [line for line in log if line['kind'] == 'spend' and line['agent'] == work.agent and line.get('final')]
+        same(len(finals), work.sessions, f'sessions of {work.agent} that ended in the log')
+        same(sum(line['billed'] for line in finals), work.billed, f'billed tokens of {work.agent} in the log')
+    snapshots = [json.loads(path.read_bytes()) for path in sorted((place.state / 'snapshots').iterdir())]
+    same(len(snapshots), sum(work.sessions for work in loads) + client['sessions'], 'one snapshot a session')
+    for snapshot in snapshots:
+        turns = [line for line in log if line['kind'] == 'turn' and line['session'] == snapshot['session']]
+        same(snapshot['cumulative'], turns[-1]['cumulative'], f'cumulative savings of {snapshot["session"]} in snapshot and log')
+        for key in ('bash', 'amnesia', 'lazy', 'write', 'total'):
+            same(sum(turn[key] for turn in turns), snapshot['cumulative'][key], f'the turns of {snapshot["session"]} add up: {key}')
+    same(sum(row['cumulative']['total'] for row in stats['sessions']), sum(snapshot['cumulative']['total'] for snapshot in snapshots), 'stats and snapshots')
+    same(place.processes(), [], 'processes after down')
+
+
+@test
+def a_pipeline_that_went_down_goes_on_where_it_was(place):
+    work, more = Load('pi@one', 30), Load('pi@two', 30)
+    for load in (work, more):
+        with place.pipeline():
+            place.ctxpipe('send', '--agent', load.agent, input='\n'.join(load.lines()) + '\n')
+    with place.pipeline():
+        same(place.ctxpipe('spend', '--json').json()['totals']['billed'], work.billed + more.billed, 'billed tokens over two lives')
+
+
+@test
+def the_same_events_sent_again_under_the_same_key_count_once(place):
+    work = Load('pi@one', 20)
+    lines = '\n'.join(work.lines()) + '\n'
+    with place.pipeline():
+        for _ in range(2):
+            place.ctxpipe('send', '--agent', 'pi@one', '--key', 'the-same', input=lines)
+        same(place.ctxpipe('spend', '--json').json()['totals']['billed'], work.billed, 'billed tokens after sending twice')
+
+
+@test
+def every_shipped_topology_starts_and_ends(place):
+    for name in sorted(path.name for path in (SOURCE / 'config').glob('*.yaml') if 'nodes:' in path.read_text()):
+        with place.pipeline(SOURCE / 'config' / name):
+            check(all(row['state'] == 'ready' for row in place.status()['nodes']), f'{name}: a node is not ready')
+        same(place.processes(), [], f'processes after {name}')
+
+
+main()

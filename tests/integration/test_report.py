@@ -1,0 +1,123 @@
+"""`ctxpipe report` on recorded sessions: right to the token, closed at every grain, nothing left behind."""
+import json
+from decimal import Decimal
+
+from harness import SOURCE, check, main, same, shared, test
+
+CLASSES = ('input', 'cacheRead', 'cacheWrite5m', 'cacheWrite1h')
+
+
+def report(place, *arguments, **more):
+    done = place.ctxpipe('report', '--json', *arguments, **more)
+    return json.loads(done.out, parse_float=Decimal)
+
+
+def close(out, what):
+    """Promise 3: the parts are the whole, at every grain."""
+    totals = out['totals']
+    same(sum(totals[key] for key in CLASSES), totals['billed'], f'{what}: the four input classes')
+    for grain in ('bands', 'views', 'tools'):
+        same(sum(row['billed'] for row in out[grain]), totals['billed'], f'{what}: billed tokens of the {grain}')
+        same(sum(Decimal(row['cost']) for row in out[grain]), Decimal(totals['costInput']), f'{what}: cost of the {grain}')
+    same(sum(row['billed'] for row in out['sessions']), totals['billed'], f'{what}: billed tokens of the sessions')
+    same(sum(Decimal(row['cost']) for row in out['sessions']), Decimal(totals['cost']), f'{what}: cost of the sessions')
+    for band in out['bands']:
+        views = [row for row in out['views'] if row['band'] == band['band']]
+        same(sum(row['billed'] for row in views), band['billed'], f'{what}: the views of {band["band"]}')
+
+
+def leaves_nothing(place, before):
+    same(place.processes(), [], 'processes after report')
+    after = sorted(str(path) for path in place.root.rglob('*'))
+    same(after, before, 'files after report')
+
+
+def import_cases():
+    return sorted(path for path in shared('import').iterdir() if (path / 'truth.json').exists())
+
+
+@test
+def every_import_case_is_right_to_the_token(place):
+    wrong, count = [], 0
+    before = sorted(str(path) for path in place.root.rglob('*'))
+    for case in import_cases():
+        truth = json.loads((case / 'truth.json').read_text(), parse_float=Decimal)
+        if truth['product'] not in ('claude', 'claude-code', 'pi'):
+            continue
+        count += 1
+        out = report(place, '--prices', shared('prices.json'), *[case / name for name in truth['files']])
+        expect, totals = truth['expect'], out['totals']
+        got = {'input': totals['input'], 'cacheRead': totals['cacheRead'], 'cacheWrite5m': totals['cacheWrite5m'], 'cacheWrite1h': totals['cacheWrite1h'],
+               'output': totals['output'], 'turns': totals['requests'], 'costUsd': Decimal(totals['cost']), 'unpricedTokens': totals['unpricedTokens']}
+        wrong += [f'{case.name}: {key} is {got[key]}, expected {expect[key]}' for key in got if key in expect and Decimal(expect[key]) != got[key]]
+        close(out, case.name)
+    check(count > 0, 'no case was run')
+    check(not wrong, '\n'.join(wrong))
+    leaves_nothing(place, before)
+
+
+@test
+def every_transcript_with_a_truth_is_right_to_the_token(place):
+    wrong, count = [], 0
+    names = {'input': 'input', 'cache_read': 'cacheRead', 'output': 'output', 'calls': 'requests'}
+    for product in ('claude', 'pi'):
+        for truth_file in sorted(shared('transcripts', product).glob('*.truth.json')):
+            truth = json.loads(truth_file.read_text())['totals']
+            transcript = next(path for path in sorted(truth_file.parent.glob(truth_file.name.split('.')[0] + '*')) if path.suffix == '.jsonl')
+            out, count = report(place, transcript), count + 1
+            totals = out['totals']
+            got = {key: totals[ours] for key, ours in names.items()} | {'cache_write': totals['cacheWrite5m'] + totals['cacheWrite1h']}
+            wrong += [f'{product}/{transcript.name}: {key} is {got[key]}, expected {truth[key]}' for key in got if key in truth and truth[key] != got[key]]
+            close(out, f'{product}/{transcript.name}')
+    check(count > 0, 'no transcript was run')
+    check(not wrong, '\n'.join(wrong))
+
+
+@test
+def a_whole_tree_is_right_to_the_token(place):
+    tree = shared('transcripts', 'claude-tree')
+    truth = json.loads(next(tree.glob('*truth*.json')).read_text())['totals']
+    out = report(place, tree)
+    totals = out['totals']
+    got = {'input': totals['input'], 'cache_read': totals['cacheRead'], 'cache_write': totals['cacheWrite5m'] + totals['cacheWrite1h'], 'output': totals['output'], 'calls': totals['requests']}
+    same({key: got[key] for key in got if key in truth}, {key: truth[key] for key in got if key in truth}, 'totals of the tree')
+    close(out, 'claude-tree')
+
+
+@test
+def a_report_is_the_same_every_time(place):
+    samples = SOURCE / 'samples'
+    first, second = (place.ctxpipe('report', '--json', samples).out for _ in range(2))
+    same(first, second, 'two reports on the same files')
+    close(json.loads(first, parse_float=Decimal), 'samples')
+
+
+@test
+def the_table_and_the_json_print_the_same_totals(place):
+    out = report(place, SOURCE / 'samples')
+    text = place.ctxpipe('report', SOURCE / 'samples').out
+    for key in ('billed', 'output'):
+        digits = str(out['totals'][key])
+        check(digits in text.replace(',', '').replace(' ', '').replace('\u2009', ''), f'{key} {digits} is not in the table:\n{text}')
+    for row in out['bands'][:3]:
+        check(str(row['billed']) in text.replace(',', ''), f'the billed tokens of {row["band"]} are not in the table:\n{text}')
+
+
+@test
+def a_grain_a_session_and_a_top_can_be_asked_for(place):
+    out = report(place, '--by', 'message', SOURCE / 'samples')
+    same(sum(row['billed'] for row in out['messages']), out['totals']['billed'], 'billed tokens of the messages')
+    session = out['sessions'][0]
+    one = report(place, '--session', session['session'], SOURCE / 'samples')
+    same(one['totals']['billed'], session['billed'], 'billed tokens of one session')
+    check(len(report(place, '--top', '1', SOURCE / 'samples')['views']) <= len(out['views']), '--top gives no more rows')
+
+
+@test
+def plain_lines_of_progress_go_to_standard_error_alone(place):
+    done = place.ctxpipe('report', '--json', SOURCE / 'samples')
+    json.loads(done.out)
+    check('\r' not in done.err and '\x1b' not in done.err, f'control characters where there is no terminal: {done.err!r}')
+
+
+main()
