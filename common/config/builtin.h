@@ -1,5 +1,4 @@
-/* The shipped topology (config/default.yaml) and price table (config/prices.yaml) as texts. The topology names the table as
- * `prices.yaml`, beside it. */
+/* The shipped topology (config/default.yaml, its prices built-in) and price table (config/prices.yaml) as texts. */
 #pragma once
 
 extern const char ctxp_builtin_topology_text[];
