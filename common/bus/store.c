@@ -377,7 +377,7 @@ int ctxp_store_bounds(struct ctxp_store *store, uint64_t *ret_first, uint64_t *r
   return 0;
 }
 
-int ctxp_store_trim(struct ctxp_store *store, uint64_t number, unsigned max, uint64_t *ret_bytes, uint64_t *ret_count, struct ctxp_error *err) {
+int ctxp_store_trim(struct ctxp_store *store, uint64_t number, unsigned max, uint64_t enough, uint64_t *ret_bytes, uint64_t *ret_count, struct ctxp_error *err) {
   MDB_cursor *cursor;
   MDB_val k, v;
   uint64_t bytes = 0, count = 0, at;
@@ -385,7 +385,7 @@ int ctxp_store_trim(struct ctxp_store *store, uint64_t number, unsigned max, uin
   if (r < 0) return r;
   r = mdb_cursor_open(store->writer, store->dbs[CTXP_DB_EVENTS], &cursor);
   if (r) return fail(store, r, "delete", err);
-  while (r == 0 && count < max && (r = mdb_cursor_get(cursor, &k, &v, MDB_FIRST)) == 0) {
+  while (r == 0 && count < max && bytes < enough && (r = mdb_cursor_get(cursor, &k, &v, MDB_FIRST)) == 0) {
     memcpy(&at, k.mv_data, sizeof(at));
     if (at >= number) break;
     bytes += ctxp_store_cost(v.mv_size);

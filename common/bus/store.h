@@ -50,6 +50,6 @@ int ctxp_store_scan(struct ctxp_store *store, uint64_t from, int (*visit)(void *
     __attribute__((warn_unused_result));
 /* Number of the first (last) committed record; 0: there is none. */
 int ctxp_store_bounds(struct ctxp_store *store, uint64_t *ret_first, uint64_t *ret_last, struct ctxp_error *err) __attribute__((warn_unused_result));
-/* Deletes the records below `number`, at most `max`; adds up what they took. Opens a write transaction. */
-int ctxp_store_trim(struct ctxp_store *store, uint64_t number, unsigned max, uint64_t *ret_bytes, uint64_t *ret_count, struct ctxp_error *err)
+/* Deletes the records below `number`, until `max` of them or `enough` bytes are gone; counts what they took. Opens a write transaction. */
+int ctxp_store_trim(struct ctxp_store *store, uint64_t number, unsigned max, uint64_t enough, uint64_t *ret_bytes, uint64_t *ret_count, struct ctxp_error *err)
     __attribute__((warn_unused_result));

@@ -329,11 +329,11 @@ static int old_enough(struct ctxp_stream *stream, const struct ctxp_retention *r
   return r < 0 ? r : 0;
 }
 
-static int trim(struct ctxp_stream *stream, uint64_t below, uint64_t *ret_bytes, struct ctxp_error *err) {
-  uint64_t count;
-  int r = ctxp_store_trim(stream->store, below, TRIM_MAX, ret_bytes, &count, err);
+static int trim(struct ctxp_stream *stream, uint64_t below, uint64_t enough, struct ctxp_error *err) {
+  uint64_t count, bytes;
+  int r = ctxp_store_trim(stream->store, below, TRIM_MAX, enough, &bytes, &count, err);
   if (r < 0) return r;
-  stream->working.bytes -= *ret_bytes < stream->working.bytes ? *ret_bytes : stream->working.bytes;
+  stream->working.bytes -= bytes < stream->working.bytes ? bytes : stream->working.bytes;
   r = put_heads(stream, err);
   if (r == 0) r = ctxp_store_commit(stream->store, err);
   if (r < 0) {
@@ -346,18 +346,20 @@ static int trim(struct ctxp_stream *stream, uint64_t below, uint64_t *ret_bytes,
 }
 
 int ctxp_stream_retain(struct ctxp_stream *stream, const struct ctxp_retention *rule, bool *ret_more, struct ctxp_error *err) {
-  uint64_t old, bytes;
+  uint64_t old, head = stream->committed.head, room = stream->max_bytes - stream->max_bytes / 4;
   int r = old_enough(stream, rule, &old, err);
   if (r < 0) return r;
-  uint64_t upto = old < rule->done ? old : rule->done;
-  /* a quarter is freed at once, so that a full stream is not trimmed event by event */
-  bool tight = stream->committed.bytes > stream->max_bytes - stream->max_bytes / 4;
-  if (tight) upto = rule->done;
-  if (rule->drop && ctxp_stream_full(stream) && upto < stream->first) upto = stream->first + TRIM_MAX - 1;
-  if (upto > stream->committed.head) upto = stream->committed.head;
+  /* a quarter is kept free, so that a full stream is not trimmed event by event */
+  uint64_t excess = stream->committed.bytes > room ? stream->committed.bytes - room : 0;
+  uint64_t upto = old < rule->done ? old : rule->done, enough = UINT64_MAX;
+  if (upto < stream->first && excess) {
+    upto = rule->drop && ctxp_stream_full(stream) ? head : rule->done;
+    enough = excess;
+  }
+  if (upto > head) upto = head;
   *ret_more = false;
   if (upto < stream->first) return ctxp_store_commit(stream->store, err);
-  r = trim(stream, upto + 1, &bytes, err);
-  *ret_more = r == 0 && upto >= stream->first && (!tight || stream->committed.bytes > stream->max_bytes - stream->max_bytes / 4);
+  r = trim(stream, upto + 1, enough, err);
+  *ret_more = r == 0 && upto >= stream->first && (enough == UINT64_MAX || stream->committed.bytes > room);
   return r;
 }

@@ -9,6 +9,7 @@
 #define READY_COUNT 16384
 #define FAR 20000               /* events behind the head at which the live messages are left */
 #define READ_MAX 256            /* messages a round */
+#define JOIN_MS 100             /* subscriptions are on their way for a moment: what is missed meanwhile is replayed, and is no gap */
 #define MARK 200
 #define REPEAT_MS 500           /* after this a request is repeated, then after twice as long, up to REPEAT_MAX_MS */
 #define REPEAT_MAX_MS 4000
@@ -34,7 +35,7 @@ struct ctxp_sub {
   void *sub, *dealer;
   struct ctxp_topics topics;
   enum mode mode;
-  bool from_now, hungry;
+  bool from_now, hungry, missing; /* missing: a head was not whole, and what it lacked is not replayed yet */
   uint64_t epoch, stream, complete, watermark, head;
   enum ctxp_flow_state state_seen, state;
   uint64_t have[CTXP_TOPICS]; /* last event of a topic up to which there is no hole */
@@ -43,8 +44,7 @@ struct ctxp_sub {
   struct ready *ready;
   size_t ready_at, ready_count, ready_cap;
   struct ctxp_place passed; /* checksum of the last event that was passed; seq is not used */
-  uint64_t asked, asked_ms, repeat_ms, number; /* asked: number of the request that is out, 0: none */
-  uint64_t asked_to;
+  uint64_t asked, asked_ms, repeat_ms, number, joined_ms; /* asked: number of the request that is out, 0: none */
   struct ctxp_sub_figures figures;
   struct ctxp_buf scratch;
 };
@@ -161,30 +161,30 @@ static struct ctxp_place asking_place(const struct ctxp_sub *s) {
 }
 
 static void send_request(struct ctxp_sub *s, uint64_t now_ms) {
-  struct ctxp_wire_request request = {.number = s->asked, .to = s->asked_to, .place = asking_place(s), .topics = s->topics};
+  struct ctxp_wire_request request = {.number = s->asked, .place = asking_place(s), .topics = s->topics};
   ctxp_buf_reset(&s->scratch);
   ctxp_wire_pack_request(&s->scratch, &request);
   s->asked_ms = now_ms;
   if (ctxp_buf_error(&s->scratch) == 0) zmq_send(s->dealer, s->scratch.ptr, s->scratch.len, ZMQ_DONTWAIT); /* else repeated */
 }
 
-static void ask(struct ctxp_sub *s, uint64_t to, uint64_t now_ms) {
-  if (s->asked) return;
-  s->asked = ++s->number;
-  s->asked_to = to;
-  s->repeat_ms = REPEAT_MS;
-  send_request(s, now_ms);
-}
-
 static bool enough(const struct ctxp_sub *s) {
   return !s->hungry && (s->ready_bytes > READY_BYTES || s->ready_count - s->ready_at > READY_COUNT);
+}
+
+/* for what comes next, as far as the head; one request at a time */
+static void ask(struct ctxp_sub *s, uint64_t now_ms) {
+  if (s->asked || enough(s)) return;
+  s->asked = ++s->number;
+  s->repeat_ms = REPEAT_MS;
+  send_request(s, now_ms);
 }
 
 static void go_apart(struct ctxp_sub *s, uint64_t now_ms) {
   if (s->mode != APART) subscribe(s, ZMQ_UNSUBSCRIBE);
   s->mode = APART;
   drop_held(s);
-  if (!enough(s)) ask(s, 0, now_ms);
+  ask(s, now_ms);
 }
 
 /* ---- the ready queue ---- */
@@ -349,19 +349,20 @@ static int on_head(struct ctxp_sub *s, const struct ctxp_wire_head *head, uint64
   s->state_seen = head->state;
   if (head->seq < s->complete) return 0; /* said before what was replayed meanwhile */
   if (s->mode == APART) {
-    if (!enough(s)) ask(s, 0, now_ms);
+    ask(s, now_ms);
     return 0;
   }
-  if (whole(s, head)) {
+  s->missing = !whole(s, head);
+  if (!s->missing) {
     if (reached(s, head->seq, true) < 0) return ctxp_error_set(err, -ENOMEM, "out of memory for the events of '%s'", s->upstream);
     s->watermark = most(s->watermark, head->watermark);
     s->state = head->state;
-    s->mode = LIVE;
+    if (now_ms >= s->joined_ms + JOIN_MS) s->mode = LIVE;
     return 0;
   }
   if (s->mode == LIVE && !s->asked) s->figures.gaps++;
   if (head->seq - s->complete > FAR || s->held_bytes > HOLD_BYTES) go_apart(s, now_ms);
-  else if (!enough(s)) ask(s, head->seq, now_ms);
+  else ask(s, now_ms);
   return 0;
 }
 
@@ -403,13 +404,15 @@ static int take_answer(struct ctxp_sub *s, const struct ctxp_wire_answer *answer
   if (r == 0) r = reached(s, answer->upto, false);
   if (r < 0) return r;
   s->watermark = most(s->watermark, answer->watermark);
-  if (s->mode != APART) return 0; /* the next head says what else is missing */
   if (answer->upto < answer->head) {
-    if (!enough(s)) ask(s, 0, now_ms);
+    ask(s, now_ms);
     return 0;
   }
+  s->missing = false;
+  if (s->mode != APART) return 0;
   subscribe(s, ZMQ_SUBSCRIBE); /* a head comes for it */
   s->mode = JOINING;
+  s->joined_ms = now_ms;
   return 0;
 }
 
@@ -486,7 +489,7 @@ int ctxp_sub_ready(struct ctxp_sub *s, const zmq_pollitem_t items[CTXP_SUB_ITEMS
 }
 
 uint64_t ctxp_sub_tick(struct ctxp_sub *s, uint64_t now_ms) {
-  if (s->mode == APART && !s->asked && s->epoch && !enough(s)) ask(s, 0, now_ms); /* it had enough at hand before */
+  if (s->epoch && (s->mode == APART || s->missing)) ask(s, now_ms); /* it may have had enough at hand before */
   if (!s->asked) return UINT64_MAX;
   if (now_ms >= s->asked_ms + s->repeat_ms) {
     s->repeat_ms = s->repeat_ms * 2 < REPEAT_MAX_MS ? s->repeat_ms * 2 : REPEAT_MAX_MS;

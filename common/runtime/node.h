@@ -26,6 +26,8 @@ struct ctxp_source_ops {
   int (*before_commit)(struct ctxp_node *node, struct ctxp_stage *stage);
   /* After commit and publication: acknowledgements. head: the last number that is committed. */
   int (*after_commit)(struct ctxp_node *node, struct ctxp_stage *stage, uint64_t head);
+  /* The transaction failed (a full disk) and is undone: nothing since the last after_commit ever was. May be NULL: the node then stops. */
+  int (*aborted)(struct ctxp_node *node, struct ctxp_stage *stage);
   /* Drain: stop taking from clients. From then on `items` may still give the answers socket. */
   int (*drain)(struct ctxp_node *node, struct ctxp_stage *stage);
   /* After a drain: true once nothing more will be appended (the node then commits and publishes the end mark). May be NULL: at once. */

@@ -23,7 +23,7 @@ static const char *state_name(const struct ctxp_node *node) {
   struct ctxp_sub_figures figures;
   for (unsigned i = 0; i < node->upstream_count; i++) {
     ctxp_sub_figures(node->upstreams[i].sub, &figures);
-    if (!figures.live) return "catching up";
+    if (!figures.live && figures.head > ctxp_sub_place(node->upstreams[i].sub).seq) return "catching up";
   }
   return "running";
 }

@@ -183,10 +183,9 @@ int ctxp_asks_close(struct ctxp_asks *asks, struct ctxp_ask *ask, struct ctxp_er
   return r;
 }
 
-void ctxp_asks_revert(struct ctxp_asks *asks, uint64_t head) {
-  struct ctxp_ask *ask, *next;
-  HASH_ITER(hh, asks->open, ask, next)
-    if (ask->seq > head) take_out(asks, ask);
+int ctxp_asks_revert(struct ctxp_asks *asks, uint64_t now_ms, struct ctxp_error *err) {
+  ctxp_asks_deinit(asks);
+  return ctxp_asks_open(asks, asks->store, now_ms, err);
 }
 
 static int asker_index(const struct ctxp_asks *asks, struct ctxp_str node) {

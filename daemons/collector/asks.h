@@ -65,8 +65,8 @@ struct ctxp_ask *ctxp_asks_find(const struct ctxp_asks *asks, uint64_t seq);
 struct ctxp_ask *ctxp_asks_of(const struct ctxp_asks *asks, const char *key, uint64_t client_seq);
 /* Removes it, from the store too. */
 int ctxp_asks_close(struct ctxp_asks *asks, struct ctxp_ask *ask, struct ctxp_error *err) __attribute__((warn_unused_result));
-/* The commit failed: the asks above `head` never were. */
-void ctxp_asks_revert(struct ctxp_asks *asks, uint64_t head);
+/* The commit failed: what is open is what the store says, as after a restart. */
+int ctxp_asks_revert(struct ctxp_asks *asks, uint64_t now_ms, struct ctxp_error *err) __attribute__((warn_unused_result));
 
 /* Takes a verdict into account. 1: with it, everybody has spoken. 0: not yet, or it comes too late. -ENOMEM. */
 int ctxp_asks_verdict(struct ctxp_asks *asks, const struct ctxp_verdict *verdict, struct ctxp_ask **ret_ask) __attribute__((warn_unused_result));

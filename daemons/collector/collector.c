@@ -216,6 +216,15 @@ static int on_after_commit(struct ctxp_node *node, struct ctxp_stage *stage, uin
   return 0;
 }
 
+/* Whoever sent what is undone is forgotten, with its connection: it is greeted when it speaks again, and goes on from its record. */
+static int on_aborted(struct ctxp_node *node, struct ctxp_stage *stage) {
+  (void)stage;
+  struct ctxp_collector *c = ctxp_node_data(node);
+  c->pass_count = 0;
+  ctxp_keys_revert(&c->keys);
+  return ctxp_asks_revert(&c->asks, ctxp_clock_ms(), ctxp_node_error(node));
+}
+
 static bool busy(void *data, const struct ctxp_key *key) {
   const struct ctxp_asks *asks = data;
   struct ctxp_ask *ask, *next;
@@ -317,7 +326,7 @@ static unsigned on_status(struct ctxp_node *node, struct ctxp_stage *stage, stru
 
 const struct ctxp_source_ops ctxp_source_collector = {
     .open = on_open, .items = on_items, .ready = on_ready, .tick = on_tick, .before_commit = on_before_commit, .after_commit = on_after_commit,
-    .drain = on_drain, .done = on_done, .reload = on_reload, .status = on_status, .close = on_close};
+    .aborted = on_aborted, .drain = on_drain, .done = on_done, .reload = on_reload, .status = on_status, .close = on_close};
 
 /* ---- the stage: a name, options and what it emits; it derives nothing ---- */
 static int stage_open(struct ctxp_stage *stage, struct ctxp_error *err) {

@@ -297,6 +297,7 @@ static int take_body(struct ctxp_collector *c, struct ctxp_key *key, uint64_t cl
   if (r < 0 || key->refused != refused) return r;
   key->events++;
   key->agent->events++;
+  key->unknown_keys += unknown;
   key->agent->unknown_keys += unknown;
   return 0;
 }

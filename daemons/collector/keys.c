@@ -188,6 +188,12 @@ struct ctxp_key *ctxp_keys_find(const struct ctxp_keys *keys, struct ctxp_str na
   return key;
 }
 
+static void remember(struct ctxp_key *key) {
+  key->since_events = key->events;
+  key->since_refused = key->refused;
+  key->since_unknown = key->unknown_keys;
+}
+
 static int load(struct ctxp_keys *keys, struct ctxp_str name, struct ctxp_key *key, struct ctxp_error *err) {
   uint8_t room[1 + CTXP_INGEST_KEY_MAX];
   struct record record;
@@ -199,6 +205,7 @@ static int load(struct ctxp_keys *keys, struct ctxp_str name, struct ctxp_key *k
   key->events = record.events;
   key->refused = record.refused;
   key->seen_ms = record.seen_ms;
+  remember(key);
   return 0;
 }
 
@@ -271,6 +278,7 @@ struct ctxp_key *ctxp_keys_take(struct ctxp_keys *keys) {
   keys->changed = key->next_changed;
   key->changed = false;
   key->committed = key->position;
+  remember(key);
   return key;
 }
 
@@ -278,6 +286,9 @@ void ctxp_keys_revert(struct ctxp_keys *keys) {
   struct ctxp_key *key;
   while ((key = keys->changed)) {
     keys->changed = key->next_changed;
+    key->agent->events -= key->events - key->since_events;
+    key->agent->refused -= key->refused - key->since_refused;
+    key->agent->unknown_keys -= key->unknown_keys - key->since_unknown;
     key_free(keys, key);
   }
 }

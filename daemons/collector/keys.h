@@ -30,7 +30,8 @@ struct ctxp_key {
   struct ctxp_agent *agent;
   uint64_t position;  /* of what was appended or refused; committed once nothing of it is `changed` */
   uint64_t committed;
-  uint64_t events, refused, seen_ms;
+  uint64_t events, refused, unknown_keys, seen_ms;
+  uint64_t since_events, since_refused, since_unknown; /* what the figures were at the last commit */
   struct ctxp_chain chain;
   struct ctxp_conn *conn; /* NULL: none in this run */
   uint64_t nonce;         /* of its last hello */

@@ -386,6 +386,27 @@ static void a_keep_whose_predecessor_was_refused_is_refused_until_a_whole_reques
   assert_string_equal(world_events(&f->w), "prompt gap prompt");
 }
 
+static void nothing_is_acknowledged_while_commits_fail_and_nothing_is_lost(void **state) {
+  struct fixture *f = *state;
+  struct ctxp_error err;
+  world_start(&f->w);
+  struct ctxp_client *c = client(f, 0, "k");
+  send_turn(c, 1, 0);
+  flush(c);
+  f->w.crash = WORLD_FAIL_COMMIT; /* as a full disk */
+  send_turn(c, 2, 0);
+  send_turn(c, 3, 0);
+  assert_int_equal(ctxp_client_flush(c, 100, &err), 1);
+  assert_true(f->w.aborted > 0);
+  f->w.crash = WORLD_RUN;
+  flush(c);
+  struct ctxp_client_counts counts;
+  ctxp_client_counts(c, &counts);
+  assert_int_equal(counts.acked, 3);
+  world_stop(&f->w);
+  assert_string_equal(world_events(&f->w), "turn_end:1 turn_end:2 turn_end:3");
+}
+
 /* ---- asking ---- */
 static struct ctxp_event shell_result(void) {
   return (struct ctxp_event){.kind = CTXP_KIND_tool_result, .session = CTXP_STR("s"),
@@ -566,6 +587,28 @@ static void an_answer_that_nobody_confirms_is_missed(void **state) {
   assert_string_equal(world_events(&f->w), "tool_result answer_missed:lost");
 }
 
+static void a_missed_answer_is_said_again_if_its_commit_failed(void **state) {
+  struct fixture *f = *state;
+  f->w.options.answer_grace_ms = 300;
+  f->w.options.confirm_ms = 100;
+  world_start(&f->w);
+  struct ctxp_client *c = client(f, 0, "k");
+  struct ctxp_event ev = shell_result();
+  struct ctxp_error err;
+  ctxp_set(&ev.tool_result, tool_result, ask, true);
+  assert_int_equal(ctxp_client_send(c, &ev, 0, WAIT, &err), 0);
+  flush(c);
+  f->w.crash = WORLD_FAIL_COMMIT;
+  f->clients[0] = ctxp_client_free(c);
+  uint64_t end = ctxp_clock_ms() + WAIT;
+  while (f->w.aborted == 0 && ctxp_clock_ms() < end) world_wait_round(&f->w);
+  assert_true(f->w.aborted > 0);
+  f->w.crash = WORLD_RUN;
+  world_wait_head(&f->w, 3);
+  world_stop(&f->w);
+  assert_string_equal(world_events(&f->w), "tool_result answer_missed:lost");
+}
+
 static void a_confirmed_answer_stays_applied_through_a_restart(void **state) {
   struct fixture *f = *state;
   world_start(&f->w);
@@ -605,6 +648,7 @@ int main(void) {
       CASE(a_client_may_go_on_as_another_over_the_same_connection),
       CASE(a_full_stream_takes_nothing_until_there_is_room),
       CASE(a_keep_whose_predecessor_was_refused_is_refused_until_a_whole_request_comes),
+      CASE(nothing_is_acknowledged_while_commits_fail_and_nothing_is_lost),
       CASE(an_ask_gets_the_mechanisms_answer),
       CASE(an_ask_that_all_pass_is_unchanged),
       CASE(an_ask_that_nobody_can_act_on_is_unchanged_at_once),
@@ -613,6 +657,7 @@ int main(void) {
       CASE(an_agent_may_say_later_that_it_could_not_apply_the_answer),
       CASE(an_ask_that_was_open_when_the_collector_died_is_missed_and_its_agent_goes_on),
       CASE(an_answer_that_nobody_confirms_is_missed),
+      CASE(a_missed_answer_is_said_again_if_its_commit_failed),
       CASE(a_confirmed_answer_stays_applied_through_a_restart),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

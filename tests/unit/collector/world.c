@@ -87,6 +87,11 @@ static int commit(struct ctxp_node *node) {
   int crash = w->crash;
   if (crash == WORLD_CRASH_BEFORE_COMMIT) return -EINTR;
   int r = ctxp_source_collector.before_commit(node, node->stage);
+  if (r == 0 && crash == WORLD_FAIL_COMMIT) {
+    ctxp_stream_abort(node->stream);
+    w->aborted++;
+    return ctxp_source_collector.aborted(node, node->stage);
+  }
   if (r == 0) r = ctxp_stream_commit(node->stream, ctxp_clock_utc_ms(), &node->error);
   if (r == 0 && crash == WORLD_CRASH_BEFORE_ACK) r = -EINTR;
   if (r == 0) w->head = ctxp_stream_head(node->stream);

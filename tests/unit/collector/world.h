@@ -13,7 +13,7 @@ enum world_crash { /* where the next commit ends the collector, as a kill would 
 
 struct world {
   char dir[64], endpoint[128], answers[128];
-  atomic_int crash, stop, running, full, refused;
+  atomic_int crash, stop, running, full, refused, aborted;
   atomic_ullong head;
   struct world_options {
     uint64_t max_event_bytes, answer_grace_ms, confirm_ms, client_days;
