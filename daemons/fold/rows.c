@@ -155,7 +155,7 @@ static struct ctxp_fold_row *add_item(struct ctxp_fold_rows *rows, enum ctxp_fol
   if (r->mark != rows->marks) {
     r->mark = rows->marks; /* a message counts its own size once a row */
     r->own += m->tokens;
-    r->messages++;
+    r->messages += m->defined || grain == CTXP_FOLD_BY_MESSAGE;
   }
   return r;
 }
@@ -184,7 +184,7 @@ static void add_one(struct ctxp_fold_rows *rows, const struct ctxp_fold_window *
   const struct ctxp_fold_message *m = &w->messages.at[item->message];
   struct ctxp_fold_row key = key_of(ctxp_str(ctxp_band_name((enum ctxp_band)item->band)), CTXP_FOLD_NO_KIND, item->band);
   add_item(rows, CTXP_FOLD_BY_BAND, &key, item, m, seen);
-  bool view = view_of(w, m, item->band, &key, path);
+  bool view = m->defined && view_of(w, m, item->band, &key, path);
   if (view) add_item(rows, CTXP_FOLD_BY_VIEW, &key, item, m, seen);
   struct ctxp_str tool = tool_of(w, m);
   if (tool.len && rows->wanted & 1u << CTXP_FOLD_BY_TOOL) {

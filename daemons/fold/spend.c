@@ -180,7 +180,7 @@ static void bill_rest(struct ctxp_fold_spend *s, uint32_t place, ctxp_u128 token
 }
 
 /* residency of bands: which had any message in this request, and what came in */
-static void see(struct ctxp_fold_spend *s, uint32_t number, uint32_t priced) {
+static void see(struct ctxp_fold_spend *s, const struct ctxp_fold_window *w, uint32_t number, uint32_t priced) {
   for (unsigned b = 0; b < CTXP_BAND_COUNT; b++) {
     if (s->stacks[b].count == 0) continue;
     s->bands[b].turns++;
@@ -193,16 +193,16 @@ static void see(struct ctxp_fold_spend *s, uint32_t number, uint32_t priced) {
     if (item->seen) continue;
     item->seen = true;
     s->bands[item->band].own += s->places.at[s->fresh].size;
-    s->bands[item->band].messages++;
+    s->bands[item->band].messages += w->messages.at[item->message].defined;
   }
 }
 
-static void bill(struct ctxp_fold_spend *s, const struct ctxp_fold_request *q) {
+static void bill(struct ctxp_fold_spend *s, const struct ctxp_fold_window *w, const struct ctxp_fold_request *q) {
   uint64_t input = ctxp_fold_request_input(q), estimate = cum_before(s, s->places.count);
   ctxp_u128 tokens = input * CTXP_FOLD_TOKEN, money = ((ctxp_u128)q->parts[0] + q->parts[1] + q->parts[2] + q->parts[3]) << (32 - CTXP_FOLD_PART);
   uint32_t priced = q->flags & CTXP_FOLD_PRICED ? 1 : 0;
   s->priced += priced;
-  see(s, q->number, priced);
+  see(s, w, q->number, priced);
   s->figures.estimated += q->flags & CTXP_FOLD_REPORTED ? estimate : 0;
   if (estimate == 0) {
     struct ctxp_fold_sum all = {tokens, money, money};
@@ -290,7 +290,7 @@ static int step(struct ctxp_fold_spend *s, const struct ctxp_fold_window *w, con
   if (!(q->flags & CTXP_FOLD_COUNTED)) return 0;
   count(&s->figures, q);
   find_bust(s, w, q);
-  bill(s, q);
+  bill(s, w, q);
   return 0;
 }
 

@@ -180,7 +180,7 @@ int ctxp_fold_window_define(struct ctxp_fold_window *w, struct ctxp_stage *stage
   uint32_t number = message_of(w, d->id);
   if (number == CTXP_FOLD_OPEN) return -ENOMEM;
   struct ctxp_fold_message *m = &w->messages.at[number];
-  if (m->tokens != tokens || m->band != (uint8_t)d->band) restate(w, m);
+  if (!m->defined || m->tokens != tokens || m->band != (uint8_t)d->band) restate(w, m);
   dirty_from(&w->messages.dirty, number);
   m->defined = true;
   m->tokens = (uint32_t)tokens;
