@@ -85,22 +85,25 @@ static int check_grammar(struct ctxp_json *json, struct ctxp_error *err) {
   }
 }
 
-/* the text with U+FFFD in the place of each byte that is not UTF-8 */
-static int make_clean(struct ctxp_json *json) {
-  struct ctxp_str text = json->text;
-  ctxp_buf_reset(&json->clean);
+struct ctxp_str ctxp_utf8_clean(struct ctxp_str text, struct ctxp_buf *scratch) {
   size_t plain = 0;
+  if (ctxp_utf8_valid(text)) return text;
+  ctxp_buf_reset(scratch);
   for (size_t i = 0; i < text.len;) {
     unsigned n = ctxp_utf8_sequence(text.ptr + i, text.len - i);
     if (n == 0) {
-      ctxp_buf_add(&json->clean, text.ptr + plain, i - plain);
-      ctxp_buf_str(&json->clean, "\xef\xbf\xbd");
+      ctxp_buf_add(scratch, text.ptr + plain, i - plain);
+      ctxp_buf_str(scratch, "\xef\xbf\xbd");
       plain = i + 1;
     }
     i += n ? n : 1;
   }
-  ctxp_buf_add(&json->clean, text.ptr + plain, text.len - plain);
-  json->text = ctxp_buf_view(&json->clean);
+  ctxp_buf_add(scratch, text.ptr + plain, text.len - plain);
+  return ctxp_buf_view(scratch);
+}
+
+static int make_clean(struct ctxp_json *json) {
+  json->text = ctxp_utf8_clean(json->text, &json->clean);
   return ctxp_buf_error(&json->clean);
 }
 

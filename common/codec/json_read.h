@@ -56,6 +56,9 @@ bool ctxp_json_unescape(struct ctxp_str escaped, struct ctxp_buf *out);
 /* Appends one value as MessagePack. -EBADMSG: deeper than CTXP_DEPTH_MAX, a malformed number or escape. */
 int ctxp_json_pack(struct ctxp_json *json, uint32_t value, struct ctxp_buf *out, struct ctxp_error *err) __attribute__((warn_unused_result));
 
+/* The text with U+FFFD in the place of each byte that is not UTF-8: itself, or made in `scratch`. */
+struct ctxp_str ctxp_utf8_clean(struct ctxp_str text, struct ctxp_buf *scratch);
+
 /* ---- numbers by their text ---- */
 enum ctxp_number_type { CTXP_NUMBER_BAD, CTXP_NUMBER_U64, CTXP_NUMBER_I64 /* negative */, CTXP_NUMBER_F64 };
 struct ctxp_number {

@@ -1,0 +1,95 @@
+/* The importer's transport: one client of the collector per file. Files are done one after the other, but the collector may still be
+ * storing the last ones while the next is read, so that small files do not wait for one acknowledgement each. */
+#include <errno.h>
+#include "base/cleanup.h"
+#include "ctxpipe/client.h"
+#include "feeders/import.h"
+
+#define OPEN_CLIENTS 8
+#define BATCH_BYTES ((size_t)256 << 10)
+#define WAIT_MS 200       /* between looks at `stop` */
+#define SILENCE_MS 60000  /* without any acknowledgement: the collector does not take it */
+
+struct uplink {
+  const struct ctxp_import_options *options;
+  struct ctxp_import_result *result;
+  struct ctxp_client *clients[OPEN_CLIENTS]; /* [at] is the newest, if it is open */
+  unsigned at;
+};
+
+static void refused(void *data, uint64_t seq, struct ctxp_str kind, struct ctxp_str field, struct ctxp_str reason) {
+  struct uplink *up = data;
+  (void)seq, (void)kind, (void)field, (void)reason; /* the collector logs them by name */
+  up->result->refused++;
+}
+
+static bool stopped(const struct uplink *up) { return up->options->stop && *up->options->stop; }
+
+static int silent(struct uplink *up, struct ctxp_error *err) {
+  return ctxp_error_set(err, -ETIMEDOUT, "the collector at %s did not take anything for %d s", up->options->endpoint, SILENCE_MS / 1000);
+}
+
+/* Waits for all acknowledgements as long as some arrive. */
+static int flush(struct uplink *up, struct ctxp_client *client, struct ctxp_error *err) {
+  struct ctxp_client_counts counts;
+  ctxp_client_counts(client, &counts);
+  uint64_t before = counts.position;
+  for (int waited = 0; waited < SILENCE_MS; waited += WAIT_MS) {
+    int r = ctxp_client_flush(client, WAIT_MS, err);
+    if (r <= 0) return r;
+    if (stopped(up)) return ctxp_error_set(err, -EINTR, "the import was stopped");
+    ctxp_client_counts(client, &counts);
+    if (counts.position != before) waited = 0;
+    before = counts.position;
+  }
+  return silent(up, err);
+}
+
+static int open_key(void *data, const char *key, const char *product, const char *agent, uint64_t *ret_position, struct ctxp_error *err) {
+  struct uplink *up = data;
+  struct ctxp_client_options options = {.endpoint = up->options->endpoint, .key = key, .agent = agent, .product = product, .batch_bytes = BATCH_BYTES, .refused = refused, .data = up};
+  int r;
+  up->at = (up->at + 1) % OPEN_CLIENTS;
+  struct ctxp_client **client = &up->clients[up->at];
+  if (*client) {
+    r = flush(up, *client, err);
+    if (r == 0) r = ctxp_client_rekey(*client, key, agent, product, WAIT_MS, err);
+    if (r > 0) r = silent(up, err);
+  } else {
+    r = ctxp_client_new(&options, client, err);
+  }
+  if (r < 0) return r;
+  for (int waited = 0; waited < SILENCE_MS; waited += WAIT_MS) {
+    r = ctxp_client_hello(up->clients[up->at], WAIT_MS, ret_position, err);
+    if (r <= 0) return r;
+    if (stopped(up)) return ctxp_error_set(err, -EINTR, "the import was stopped");
+  }
+  return ctxp_error_set(err, -ETIMEDOUT, "no collector answers at %s; is the pipeline up?", up->options->endpoint);
+}
+
+static int send_event(void *data, const struct ctxp_event *event, uint64_t seq, struct ctxp_error *err) {
+  struct uplink *up = data;
+  for (int waited = 0; waited < SILENCE_MS; waited += WAIT_MS) {
+    int r = ctxp_client_send(up->clients[up->at], event, seq, WAIT_MS, err);
+    if (r <= 0) return r;
+    if (stopped(up)) return ctxp_error_set(err, -EINTR, "the import was stopped");
+  }
+  return silent(up, err);
+}
+
+static int close_key(void *data, struct ctxp_error *err) {
+  (void)data, (void)err; /* flushed when its place is needed, or at the end */
+  return 0;
+}
+
+int ctxp_import_run(const struct ctxp_import_options *options, struct ctxp_import_result *ret_result, struct ctxp_error *err) {
+  struct uplink up = {.options = options, .result = ret_result};
+  const struct ctxp_import_sink sink = {.open = open_key, .send = send_event, .close = close_key, .data = &up};
+  int r = ctxp_import_files(options, &sink, ret_result, err);
+  for (unsigned i = 1; r == 0 && i <= OPEN_CLIENTS; i++) {
+    struct ctxp_client *client = up.clients[(up.at + i) % OPEN_CLIENTS];
+    if (client) r = flush(&up, client, err);
+  }
+  for (unsigned i = 0; i < OPEN_CLIENTS; i++) up.clients[i] = ctxp_client_free(up.clients[i]);
+  return r;
+}

@@ -1,0 +1,104 @@
+#include <errno.h>
+#include <stdio.h>
+#include "base/str.h"
+#include "feeders/format.h"
+
+#define DETECT_LINES 200
+#define TEXT_MAX ((size_t)8 << 20) /* of one event: well below the collector's limit of an event */
+
+static const struct ctxp_format *const formats[] = {&ctxp_format_pi, &ctxp_format_claude_code};
+
+const struct ctxp_format *ctxp_format_find(const char *name) {
+  for (size_t i = 0; i < sizeof(formats) / sizeof(formats[0]); i++)
+    if (ctxp_str_is(ctxp_str(name), formats[i]->name)) return formats[i];
+  return NULL;
+}
+
+/* the format that the first lines show; notes nothing, as the lines are read again */
+static int detect(struct ctxp_transcript *t) {
+  struct ctxp_line line;
+  for (unsigned n = 0; n < DETECT_LINES; n++) {
+    int r = ctxp_lines_next(t->lines, &line);
+    if (r <= 0) return r;
+    if (line.text.len == 0 || ctxp_json_load(t->json, line.text, NULL) < 0) continue;
+    for (size_t i = 0; i < sizeof(formats) / sizeof(formats[0]); i++)
+      if (formats[i]->detect(t->json)) return t->format = formats[i], 0;
+  }
+  return 0;
+}
+
+int ctxp_transcript_open(struct ctxp_transcript *t, const struct ctxp_format *format, struct ctxp_error *err) {
+  int r = 0;
+  t->format = format;
+  if (!format) r = detect(t);
+  t->lines->at = 0;
+  t->lines->number = 1;
+  if (r == 0 && t->format) r = t->format->index(t, err);
+  if (r < 0 && r != -ENOMEM) return ctxp_error_set(err, r, "%s: cannot be read: error %d", t->path, -r);
+  return r < 0 ? ctxp_error_set(err, r, "%s: out of memory while reading it", t->path) : 0;
+}
+
+void ctxp_transcript_close(struct ctxp_transcript *t) {
+  if (t->format) t->format->close(t);
+  ctxp_buf_deinit(&t->identity);
+  t->state = NULL;
+}
+
+static void note_bad(struct ctxp_transcript *t, const struct ctxp_line *line, const struct ctxp_error *err) {
+  char why[CTXP_ERROR_MAX + 64];
+  if (line->torn)
+    snprintf(why, sizeof(why), "the file ends within this line (%s)", err->text);
+  else
+    snprintf(why, sizeof(why), "%s", err->text);
+  ctxp_notes_bad_line(t->notes, line->number, why);
+}
+
+int ctxp_transcript_line(struct ctxp_transcript *t, struct ctxp_line *line) {
+  struct ctxp_error why;
+  for (;;) {
+    int r = ctxp_lines_next(t->lines, line);
+    if (r <= 0) return r;
+    t->line_count++;
+    if (t->tick && t->line_count % 64 == 0) t->tick(t->tick_data, line->offset);
+    if (line->too_long) {
+      snprintf(why.text, sizeof(why.text), "the line has %llu bytes, more than %zu", (unsigned long long)line->bytes, t->lines->line_bytes);
+      note_bad(t, line, &why);
+      continue;
+    }
+    if (ctxp_str_blank(line->text)) continue;
+    r = ctxp_json_load(t->json, line->text, &why);
+    if (r == -ENOMEM) return r;
+    if (r == 0 && ctxp_json_type(t->json, 0) == CTXP_JSON_OBJECT) return 1;
+    if (r == 0) ctxp_error_set(&why, 0, "the line is no JSON object");
+    note_bad(t, line, &why);
+  }
+}
+
+/* ---- sending ---- */
+void ctxp_feed_line(struct ctxp_feed *feed, uint64_t offset, uint64_t bytes, uint64_t ts_ms) {
+  feed->seq = offset + 1;
+  feed->line_end = offset + bytes + 1;
+  if (ts_ms) feed->ts_ms = ts_ms;
+}
+
+static void cut_text(struct ctxp_event *event) {
+  struct ctxp_tool_result *result = &event->tool_result;
+  if (event->kind != CTXP_KIND_tool_result || result->text.len <= TEXT_MAX) return;
+  size_t len = TEXT_MAX;
+  while (len && ((unsigned char)result->text.ptr[len] & 0xc0) == 0x80) len--;
+  ctxp_set(result, tool_result, textUnits, ctxp_utf16_units(result->text));
+  result->text.len = len;
+}
+
+int ctxp_feed_send(struct ctxp_feed *feed, struct ctxp_event *event, struct ctxp_error *err) {
+  uint64_t seq = feed->seq++;
+  if (seq <= feed->position) return 0;
+  event->ts_ms = feed->ts_ms;
+  event->agent = feed->agent;
+  event->session = feed->session;
+  event->thread = feed->thread;
+  cut_text(event);
+  int r = feed->send(feed->data, event, seq, err);
+  if (r == 0) feed->events++;
+  return r;
+}

@@ -1,0 +1,209 @@
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/str.h"
+#include "feeders/import.h"
+#include "feeders/walk.h"
+
+#define KEY_MAX 200
+#define TELL_MS 100
+
+struct run {
+  const struct ctxp_import_options *options;
+  const struct ctxp_import_sink *sink;
+  const struct ctxp_format *format; /* that the user named */
+  struct ctxp_import_result *result;
+  struct ctxp_notes notes;
+  struct ctxp_json json;
+  struct ctxp_import_progress progress;
+  uint64_t told_ms, before;    /* before: bytes of the files that are done */
+  uint64_t half;               /* bytes of the file at hand that are indexed, halved: the other half is sending */
+  struct ctxp_texts sessions;
+  struct ctxp_texts spawned;   /* sub-agents, and the calls that spawned them */
+  struct ctxp_slots spawned_by;
+};
+
+static bool stopped(const struct run *run) { return run->options->stop && *run->options->stop; }
+
+static void tell(struct run *run, bool now) {
+  uint64_t ms = ctxp_clock_ms();
+  if (!run->options->progress || (!now && ms - run->told_ms < TELL_MS)) return;
+  run->told_ms = ms;
+  run->options->progress(run->options->data, &run->progress);
+}
+
+static void index_tick(void *data, uint64_t bytes) {
+  struct run *run = data;
+  run->half = bytes / 2;
+  run->progress.bytes_done = run->before + run->half;
+  tell(run, false);
+}
+
+static int send_event(void *data, const struct ctxp_event *event, uint64_t seq, struct ctxp_error *err) {
+  struct run *run = data;
+  if (stopped(run)) return ctxp_error_set(err, -EINTR, "the import was stopped");
+  int r = run->sink->send(run->sink->data, event, seq, err);
+  if (r < 0) return r;
+  run->progress.events++;
+  if (run->progress.events % 64 == 0) {
+    run->progress.bytes_done = run->before + run->half + seq / 2;
+    tell(run, false);
+  }
+  return 0;
+}
+
+/* the client's key of a file: what it is, wherever it lies */
+static void make_key(const struct ctxp_transcript *t, char ret_key[KEY_MAX]) {
+  struct ctxp_str identity = ctxp_buf_view(&t->identity);
+  int len = snprintf(ret_key, KEY_MAX, "%s:%.*s", t->format->name, (int)identity.len, identity.ptr);
+  bool plain = len > 0 && len < KEY_MAX;
+  for (size_t i = 0; i < identity.len; i++) plain = plain && identity.ptr[i] > ' ' && identity.ptr[i] < 0x7f;
+  if (plain) return;
+  char hex[CTXP_HASH_HEX];
+  ctxp_hash128_hex(ctxp_hash128(identity.ptr, identity.len), hex);
+  snprintf(ret_key, KEY_MAX, "%s:#%s", t->format->name, hex);
+}
+
+static struct ctxp_str spawned(void *data, struct ctxp_str agent) {
+  struct run *run = data;
+  uint32_t name = ctxp_texts_find(&run->spawned, agent);
+  return ctxp_texts_text(&run->spawned, name == CTXP_NO_NAME ? 0 : ctxp_slots_get(&run->spawned_by, name));
+}
+
+static void note_spawned(void *data, struct ctxp_str agent, struct ctxp_str call) {
+  struct run *run = data;
+  uint32_t name = ctxp_texts_add(&run->spawned, agent), by = ctxp_texts_add(&run->spawned, call);
+  if (name == CTXP_NO_NAME || by == CTXP_NO_NAME || ctxp_slots_set(&run->spawned_by, name, by) < 0) return; /* then it is not said who spawned it */
+}
+
+static int send_file(struct run *run, struct ctxp_transcript *t, struct ctxp_error *err) {
+  char key[KEY_MAX];
+  struct ctxp_feed feed = {.send = send_event, .data = run};
+  make_key(t, key);
+  feed.agent = ctxp_str(run->options->agent ? run->options->agent : t->format->name);
+  int r = run->sink->open(run->sink->data, key, t->format->name, feed.agent.ptr, &feed.position, err);
+  if (r < 0) return r;
+  r = t->format->emit(t, &feed, err);
+  run->result->events += feed.events;
+  if (r < 0) {
+    struct ctxp_error second;
+    (void)!run->sink->close(run->sink->data, &second); /* the first error is told */
+    return r;
+  }
+  if (feed.session.len && ctxp_texts_add(&run->sessions, feed.session) == CTXP_NO_NAME) return ctxp_error_set(err, -ENOMEM, "out of memory");
+  return run->sink->close(run->sink->data, err);
+}
+
+static struct ctxp_str stem_of(const char *path) {
+  const char *slash = strrchr(path, '/');
+  struct ctxp_str stem = ctxp_str(slash ? slash + 1 : path);
+  if (ctxp_str_ends(stem, ".jsonl")) stem.len -= strlen(".jsonl");
+  return stem;
+}
+
+static void init_transcript(struct run *run, struct ctxp_transcript *t, const char *path, struct ctxp_lines *lines) {
+  *t = (struct ctxp_transcript){.path = path, .stem = stem_of(path), .lines = lines, .json = &run->json, .notes = &run->notes};
+  t->tick = index_tick;
+  t->tick_data = run;
+  t->spawned = spawned;
+  t->note_spawned = note_spawned;
+  t->spawned_data = run;
+}
+
+/* a file that cannot be read is told and passed over; <0: nothing more can be sent */
+static int read_file(struct run *run, const struct ctxp_file *file, struct ctxp_error *err) {
+  ctxp_cleanup(ctxp_lines_close) struct ctxp_lines lines = {.fd = -1};
+  ctxp_cleanup(ctxp_transcript_close) struct ctxp_transcript t = {0};
+  struct ctxp_error why = {""};
+  ctxp_notes_file(&run->notes, file->path);
+  int r = ctxp_lines_open(&lines, file->path, &why);
+  init_transcript(run, &t, file->path, &lines);
+  if (r == 0) r = ctxp_transcript_open(&t, run->format, &why);
+  if (r == -ENOMEM) return ctxp_error_set(err, r, "%s", why.text);
+  if (r < 0) {
+    ctxp_notes_fault(&run->notes, "%s", why.text);
+    return 0;
+  }
+  run->result->lines += t.line_count;
+  if (!t.format) {
+    if (lines.size == 0)
+      ctxp_notes_fault(&run->notes, "%s: is empty", file->path);
+    else if (file->named)
+      ctxp_notes_fault(&run->notes, "%s: is no transcript of a format that is known (claude-code, pi)", file->path);
+    else
+      ctxp_notes_passed(&run->notes, CTXP_STR("file of an unknown format"));
+    return 0;
+  }
+  run->result->files++;
+  return send_file(run, &t, err);
+}
+
+static int read_files(struct run *run, const struct ctxp_files *files, struct ctxp_error *err) {
+  int r = 0;
+  run->progress.files_total = files->count;
+  run->progress.bytes_total = files->bytes;
+  for (uint32_t i = 0; r == 0 && i < files->count; i++) {
+    if (stopped(run)) return ctxp_error_set(err, -EINTR, "the import was stopped");
+    run->half = 0;
+    r = read_file(run, &files->items[i], err);
+    ctxp_notes_file_end(&run->notes);
+    run->before += files->items[i].size;
+    run->progress.files_done++;
+    run->progress.bytes_done = run->before;
+    tell(run, false);
+  }
+  return r;
+}
+
+static void deinit_run(struct run *run) {
+  ctxp_json_deinit(&run->json);
+  ctxp_texts_deinit(&run->sessions);
+  ctxp_texts_deinit(&run->spawned);
+  ctxp_slots_deinit(&run->spawned_by);
+}
+
+int ctxp_import_files(const struct ctxp_import_options *options, const struct ctxp_import_sink *sink, struct ctxp_import_result *ret_result, struct ctxp_error *err) {
+  ctxp_cleanup(ctxp_files_deinit) struct ctxp_files files = {0};
+  ctxp_cleanup(deinit_run) struct run run = {.options = options, .sink = sink, .result = ret_result};
+  *ret_result = (struct ctxp_import_result){0};
+  if (options->format && !(run.format = ctxp_format_find(options->format)))
+    return ctxp_error_set(err, -EINVAL, "there is no format '%s'; the formats are claude-code and pi", options->format);
+  ctxp_notes_begin(&run.notes, ret_result);
+  int r = ctxp_files_find(&files, options->paths, options->path_count, &run.notes);
+  if (r < 0) ctxp_error_set(err, r, "out of memory while looking for files");
+  if (r == 0) r = read_files(&run, &files, err);
+  ret_result->sessions = run.sessions.count ? run.sessions.count - 1 : 0;
+  ctxp_notes_end(&run.notes);
+  tell(&run, true);
+  if (r == 0 && (ret_result->passed_over.failed || ret_result->faults.failed)) r = ctxp_error_set(err, -ENOMEM, "out of memory");
+  return r;
+}
+
+void ctxp_import_result_deinit(struct ctxp_import_result *result) {
+  ctxp_buf_deinit(&result->passed_over);
+  ctxp_buf_deinit(&result->faults);
+}
+
+int ctxp_import_memory(struct ctxp_raw bytes, int (*send)(void *data, const struct ctxp_event *event, uint64_t seq, struct ctxp_error *err), void *data) {
+  const struct ctxp_import_options options = {0};
+  ctxp_cleanup(ctxp_import_result_deinit) struct ctxp_import_result result = {0};
+  ctxp_cleanup(deinit_run) struct run run = {.options = &options, .result = &result};
+  ctxp_cleanup(ctxp_transcript_close) struct ctxp_transcript t = {0};
+  struct ctxp_lines lines;
+  struct ctxp_error err;
+  ctxp_notes_begin(&run.notes, &result);
+  ctxp_notes_file(&run.notes, "memory");
+  ctxp_lines_memory(&lines, bytes);
+  init_transcript(&run, &t, "memory.jsonl", &lines);
+  int r = ctxp_transcript_open(&t, NULL, &err);
+  if (r == 0 && t.format) {
+    struct ctxp_feed feed = {.send = send, .data = data, .agent = ctxp_str(t.format->name)};
+    r = t.format->emit(&t, &feed, &err);
+  }
+  ctxp_notes_file_end(&run.notes);
+  ctxp_notes_end(&run.notes);
+  return r;
+}

@@ -1,0 +1,61 @@
+#include <stdarg.h>
+#include <stdio.h>
+#include "codec/json_read.h"
+#include "codec/msgpack.h"
+#include "feeders/notes.h"
+
+#define BAD_LINES_TOLD 5
+
+void ctxp_notes_begin(struct ctxp_notes *notes, struct ctxp_import_result *result) {
+  *notes = (struct ctxp_notes){.result = result};
+  notes->mark = ctxp_pack_array_open(&result->passed_over);
+}
+
+void ctxp_notes_file(struct ctxp_notes *notes, const char *file) {
+  notes->file = file;
+  notes->bad_lines = 0;
+}
+
+void ctxp_notes_fault(struct ctxp_notes *notes, const char *format, ...) {
+  char sentence[CTXP_ERROR_MAX];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(sentence, sizeof(sentence), format, args);
+  va_end(args);
+  ctxp_buf_str(&notes->result->faults, sentence);
+  ctxp_buf_char(&notes->result->faults, '\n');
+  notes->result->fault_count++;
+}
+
+void ctxp_notes_bad_line(struct ctxp_notes *notes, uint64_t number, const char *why) {
+  if (++notes->bad_lines <= BAD_LINES_TOLD) ctxp_notes_fault(notes, "%s:%llu: %s; the line was passed over", notes->file, (unsigned long long)number, why);
+  ctxp_notes_passed(notes, CTXP_STR("unreadable line"));
+}
+
+void ctxp_notes_passed(struct ctxp_notes *notes, struct ctxp_str kind) {
+  if (kind.len > 100) kind.len = 100;
+  uint32_t name = ctxp_texts_add(&notes->kinds, kind.len ? kind : CTXP_STR("without a type"));
+  if (name == CTXP_NO_NAME || ctxp_slots_set(&notes->counts, name, ctxp_slots_get(&notes->counts, name) + 1) < 0) notes->result->passed_over.failed = true;
+}
+
+void ctxp_notes_file_end(struct ctxp_notes *notes) {
+  struct ctxp_buf *out = &notes->result->passed_over;
+  if (notes->bad_lines > BAD_LINES_TOLD)
+    ctxp_notes_fault(notes, "%s: %u more lines could not be read and were passed over", notes->file, notes->bad_lines - BAD_LINES_TOLD);
+  for (uint32_t name = 1; name < notes->kinds.count; name++, notes->passed++) {
+    struct ctxp_str kind = ctxp_texts_text(&notes->kinds, name);
+    ctxp_auto_buf clean = {0}; /* cut texts and file names may be no UTF-8 */
+    ctxp_pack_map(out, 3);
+    ctxp_pack_cstr(out, "file");
+    ctxp_pack_str(out, ctxp_utf8_clean(ctxp_str(notes->file), &clean));
+    ctxp_pack_cstr(out, "kind");
+    while (kind.len && !ctxp_utf8_valid(kind)) kind.len--;
+    ctxp_pack_str(out, kind);
+    ctxp_pack_cstr(out, "count");
+    ctxp_pack_u64(out, ctxp_slots_get(&notes->counts, name));
+  }
+  ctxp_texts_deinit(&notes->kinds);
+  ctxp_slots_deinit(&notes->counts);
+}
+
+void ctxp_notes_end(struct ctxp_notes *notes) { ctxp_pack_close(&notes->result->passed_over, notes->mark, notes->passed); }
