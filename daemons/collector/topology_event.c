@@ -11,7 +11,6 @@ static struct ctxp_derivation derivation(const struct ctxp_node_config *node) {
 }
 
 int ctxp_topology_event(const struct ctxp_config *config, struct ctxp_buf *scratch, struct ctxp_event *ret) {
-  static const uint8_t no_prices[] = {0x80};
   struct ctxp_list mechanisms = {0};
   *ret = (struct ctxp_event){.kind = CTXP_KIND_topology};
   for (unsigned i = 0; i < config->node_count; i++) {
@@ -24,7 +23,11 @@ int ctxp_topology_event(const struct ctxp_config *config, struct ctxp_buf *scrat
     int r = ctxp_prices_encode(config->prices, scratch);
     if (r < 0) return r;
   } else {
-    ctxp_buf_add(scratch, no_prices, sizeof(no_prices));
+    ctxp_pack_map(scratch, 2); /* a table without rows */
+    ctxp_pack_cstr(scratch, "version");
+    ctxp_pack_cstr(scratch, "none");
+    ctxp_pack_cstr(scratch, "models");
+    ctxp_pack_array(scratch, 0);
   }
   if (scratch->failed) return -ENOMEM;
   mechanisms.ptr = scratch->ptr;
