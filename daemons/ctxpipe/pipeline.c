@@ -4,6 +4,7 @@
 #include <string.h>
 #include "base/str.h"
 #include "codec/msgpack.h"
+#include "config/builtin.h"
 #include "ctxpipe/rundir.h"
 #include "ctxpipe/table.h"
 #include "runtime/control.h"
@@ -37,24 +38,25 @@ static const char nodes_text[] =
   "  log: {daemon: sink-log, subscribe: [fold], from: start}\n"
   "  snapshot: {daemon: sink-snapshot, subscribe: [fold], from: start}\n";
 
-static int ctxp_builtin_topology(struct ctxp_config **ret_config, struct ctxp_error *err) {
-  ctxp_auto_buf text = {0}, faults = {0};
-  ctxp_buf_printf(&text, "version: 1\nrun_dir: ${XDG_RUNTIME_DIR}/ctxpipe\nstate_dir: ~/.local/state/ctxpipe\n%s", nodes_text);
-  int r = ctxp_topology_parse("/built-in", ctxp_buf_view(&text), ctxp_registry_get(), ret_config, &faults);
+static int builtin_topology(struct ctxp_config **ret_config, struct ctxp_error *err) {
+  ctxp_auto_buf faults = {0};
+  int r = ctxp_topology_parse("/built-in", ctxp_str(ctxp_builtin_topology_text), ctxp_registry_get(), ret_config, &faults);
   return r < 0 ? ctxp_error_set(err, r, "%s", ctxp_buf_cstr(&faults)) : 0;
 }
 
 int ctxp_pipeline_private(const char *dir, const char *prices, struct ctxp_config **ret_config, struct ctxp_error *err) {
   ctxp_auto_buf text = {0}, faults = {0};
   ctxp_buf_printf(&text, "version: 1\nrun_dir: '%s/run'\nstate_dir: '%s/state'\nretain_hours: 0\nmax_bytes: 268435456\ndurability: process\n%s", dir, dir, nodes_text);
-  if (prices) ctxp_buf_printf(&text, "prices: ['%s']\n", prices);
+  ctxp_buf_str(&text, "prices: [" CTXP_PRICES_BUILTIN);
+  if (prices) ctxp_buf_printf(&text, ", '%s'", prices);
+  ctxp_buf_str(&text, "]\n");
   int r = ctxp_topology_parse("/built-in", ctxp_buf_view(&text), ctxp_registry_get(), ret_config, &faults);
   return r < 0 ? ctxp_error_set(err, r, "%s", ctxp_buf_cstr(&faults)) : 0;
 }
 
 int ctxp_pipeline_config(const struct ctxp_args *args, struct ctxp_config **ret_config, struct ctxp_error *err) {
   const char *file = ctxp_args_get(args, "file");
-  return file ? read_topology(file, ret_config, err) : ctxp_builtin_topology(ret_config, err);
+  return file ? read_topology(file, ret_config, err) : builtin_topology(ret_config, err);
 }
 
 static int run_dir_of(const struct ctxp_args *args, struct ctxp_buf *ret_dir, struct ctxp_error *err) {
