@@ -530,7 +530,7 @@ static void an_ask_that_the_agent_gave_up_is_missed_by_the_collectors_number(voi
   assert_int_equal(a.result, 1);
   flush(f->clients[0]);
   verdict(f, "bash", 3, "too late");
-  send_turn(f->clients[0], 2, 0);
+  send_turn(f->clients[0], 2, 3); /* what is said of an answer takes none of the client's numbers */
   flush(f->clients[0]);
   world_stop(&f->w);
   assert_string_equal(world_events(&f->w), "turn_end:1 tool_result answer_missed:timeout turn_end:2");
