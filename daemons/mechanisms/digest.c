@@ -209,11 +209,11 @@ static enum ctxp_line_class classify(struct digest *d, struct ctxp_str line) {
 }
 
 static int collect(struct digest *d) {
-  ctxp_cleanup(ctxp_lines_deinit) struct ctxp_lines lines;
+  ctxp_cleanup(ctxp_digest_lines_deinit) struct ctxp_lines lines;
   struct ctxp_line line;
   int r;
-  ctxp_lines_init(&lines, d->text);
-  while ((r = ctxp_lines_next(&lines, &line)) > 0) {
+  ctxp_digest_lines_init(&lines, d->text);
+  while ((r = ctxp_digest_lines_next(&lines, &line)) > 0) {
     d->lines = line.number;
     if (ctxp_str_blank(line.text)) {
       if (!line.overwritten) ctxp_hunk_quotes(&d->hunk, line.text);
@@ -371,11 +371,11 @@ static void write_cut(struct ctxp_buf *out, struct ctxp_str text) {
 }
 
 static int write_pick(const struct digest *d, const struct pick *pick, struct ctxp_buf *out) {
-  ctxp_cleanup(ctxp_lines_deinit) struct ctxp_lines lines;
+  ctxp_cleanup(ctxp_digest_lines_deinit) struct ctxp_lines lines;
   struct ctxp_line line;
   char mark[128];
-  ctxp_lines_init(&lines, (struct ctxp_str){d->text.ptr + pick->offset, pick->len});
-  int r = ctxp_lines_next(&lines, &line);
+  ctxp_digest_lines_init(&lines, (struct ctxp_str){d->text.ptr + pick->offset, pick->len});
+  int r = ctxp_digest_lines_next(&lines, &line);
   if (r <= 0) return r;
   if (!pick->must && ctxp_utf16_units(line.text) > CUT_UNITS)
     write_cut(out, line.text);
@@ -391,14 +391,14 @@ static int write_pick(const struct digest *d, const struct pick *pick, struct ct
 
 /* kinds of lines in a piece of the text, at most 65; *ret_like: all are of the shape given */
 static int count_kinds(struct ctxp_str piece, uint64_t shape, unsigned *ret_kinds, bool *ret_like) {
-  ctxp_cleanup(ctxp_lines_deinit) struct ctxp_lines lines;
+  ctxp_cleanup(ctxp_digest_lines_deinit) struct ctxp_lines lines;
   struct ctxp_line line;
   uint64_t seen[64], last = 0;
   unsigned kinds = 0, i;
   bool like = true;
   int r = 0;
-  ctxp_lines_init(&lines, piece);
-  while (kinds <= 64 && (r = ctxp_lines_next(&lines, &line)) > 0) {
+  ctxp_digest_lines_init(&lines, piece);
+  while (kinds <= 64 && (r = ctxp_digest_lines_next(&lines, &line)) > 0) {
     if (line.overwritten || ctxp_str_blank(line.text)) continue;
     uint64_t one = ctxp_line_shape(line.text);
     like = like && one == shape;
