@@ -208,13 +208,10 @@ static int from_agent(struct ctxp_stage *stage, struct ctxp_fold_window *w, cons
 
 static int event(struct ctxp_stage *stage, const struct ctxp_event *ev) {
   const struct ctxp_kind_info *info = ctxp_kind_info(ev->kind);
-  struct ctxp_fold_session *s;
   struct ctxp_fold_window *w;
+  bool known;
   if (ev->kind == CTXP_KIND_gap || ev->kind == CTXP_KIND_hold) return pass_on(stage, ev);
-  int r = ctxp_fold_session_get(stage, ev->agent, ev->session, false, &s);
-  bool known = s != NULL;
-  if (r == 0 && !known) r = ctxp_fold_session_get(stage, ev->agent, ev->session, true, &s);
-  if (r == 0) r = ctxp_fold_window_get(stage, s, ev->thread, true, &w);
+  int r = ctxp_fold_window_of(stage, ev, &known, &w);
   if (r < 0) return r;
   if (info->group != CTXP_GROUP_MECHANISM) return from_agent(stage, w, ev, known);
   r = ctxp_fold_ledger_take(w, ev);

@@ -46,10 +46,12 @@ static int get(struct ctxp_stage *stage, struct key key, struct ctxp_raw *ret) {
 static const uint32_t piece_sizes[CTXP_FOLD_LISTS] = {64, 64, 32, 128};
 
 /* ---- sessions ---- */
+/* a hash of names: of each its length and its bytes, so that no two lists of names are the same text */
 static struct ctxp_hash128 hash_of(const struct ctxp_str *parts, unsigned count, bool *failed) {
   ctxp_auto_buf text = {0};
   for (unsigned i = 0; i < count; i++) {
-    ctxp_buf_printf(&text, "%zu:", parts[i].len); /* so that no two lists of names make the same text */
+    uint64_t len = parts[i].len;
+    ctxp_buf_add(&text, (const uint8_t[]){(uint8_t)len, (uint8_t)(len >> 8), (uint8_t)(len >> 16), (uint8_t)(len >> 24)}, 4);
     ctxp_buf_add(&text, parts[i].ptr, parts[i].len);
   }
   *failed |= text.failed;
@@ -214,13 +216,28 @@ static int make_window(struct ctxp_stage *stage, struct ctxp_fold_session *s, st
   return 0;
 }
 
-int ctxp_fold_window_get(struct ctxp_stage *stage, struct ctxp_fold_session *s, struct ctxp_str thread, bool create, struct ctxp_fold_window **ret) {
+static int window_get(struct ctxp_stage *stage, struct ctxp_fold_session *s, struct ctxp_str thread, struct ctxp_fold_window **ret) {
   bool failed = false;
   struct ctxp_hash128 key = hash_of((const struct ctxp_str[]){s->agent, s->session, thread}, 3, &failed);
   int r = failed ? -ENOMEM : ctxp_fold_window_by_key(stage, key, ret);
-  if (r == 0 && !*ret && create) r = make_window(stage, s, key, thread, ret);
-  if (r == 0 && *ret) (*ret)->touched = true;
-  return r;
+  return r == 0 && !*ret ? make_window(stage, s, key, thread, ret) : r;
+}
+
+int ctxp_fold_window_of(struct ctxp_stage *stage, const struct ctxp_event *ev, bool *ret_known, struct ctxp_fold_window **ret) {
+  struct ctxp_fold *f = ctxp_stage_state(stage);
+  struct ctxp_fold_window *w = f->last;
+  struct ctxp_fold_session *s;
+  *ret_known = true;
+  if (!w || !ctxp_str_eq(w->thread, ev->thread) || !ctxp_str_eq(w->session->session, ev->session) || !ctxp_str_eq(w->session->agent, ev->agent)) {
+    int r = ctxp_fold_session_get(stage, ev->agent, ev->session, false, &s);
+    *ret_known = s != NULL;
+    if (r == 0 && !s) r = ctxp_fold_session_get(stage, ev->agent, ev->session, true, &s);
+    if (r == 0) r = window_get(stage, s, ev->thread, &w);
+    if (r < 0) return r;
+  }
+  w->touched = true;
+  *ret = f->last = w;
+  return 0;
 }
 
 /* ---- calls ---- */
@@ -341,6 +358,7 @@ void ctxp_fold_unload(struct ctxp_stage *stage, struct ctxp_fold_window *w) {
   struct ctxp_fold *f = ctxp_stage_state(stage);
   struct ctxp_fold_session *s = w->session;
   if (w->changed) return;
+  if (f->last == w) f->last = NULL;
   HASH_DEL(f->windows, w);
   ctxp_fold_window_free(w);
   s->loaded_windows--;

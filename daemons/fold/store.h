@@ -15,14 +15,16 @@ struct ctxp_fold_billed_call { /* a response that was counted, and where */
 struct ctxp_fold {
   struct ctxp_fold_session *sessions; /* loaded ones */
   struct ctxp_fold_window *windows;
+  struct ctxp_fold_window *last;       /* the window of the event before, which is most often this one's too */
   struct ctxp_fold_billed_call *calls; /* since the last save */
   uint64_t session_count, saved_count; /* all there ever were; what the store says */
   bool opened;                         /* the count is read */
 };
 
+/* The window of an event, made if it is not known, its session too; *ret_known: the session was known. -ENOMEM, -EBADMSG. */
+int ctxp_fold_window_of(struct ctxp_stage *stage, const struct ctxp_event *ev, bool *ret_known, struct ctxp_fold_window **ret) __attribute__((warn_unused_result));
 /* *ret is NULL where there is none and `create` is not set. -ENOMEM, -EBADMSG: the store is damaged. */
 int ctxp_fold_session_get(struct ctxp_stage *stage, struct ctxp_str agent, struct ctxp_str session, bool create, struct ctxp_fold_session **ret) __attribute__((warn_unused_result));
-int ctxp_fold_window_get(struct ctxp_stage *stage, struct ctxp_fold_session *session, struct ctxp_str thread, bool create, struct ctxp_fold_window **ret) __attribute__((warn_unused_result));
 int ctxp_fold_window_by_key(struct ctxp_stage *stage, struct ctxp_hash128 key, struct ctxp_fold_window **ret) __attribute__((warn_unused_result));
 /* Session number 1 .. ctxp_fold_session_count. */
 int ctxp_fold_session_by_number(struct ctxp_stage *stage, uint64_t number, struct ctxp_fold_session **ret) __attribute__((warn_unused_result));
