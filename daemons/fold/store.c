@@ -67,6 +67,7 @@ int ctxp_fold_session_count(struct ctxp_stage *stage, uint64_t *ret) {
   if (r < 0) return r;
   if (r == 0) {
     struct ctxp_cursor c = ctxp_cursor(raw);
+    if (ctxp_fold_read_u64(&c, &bad) != CTXP_FOLD_FORMAT) return bad ? -EBADMSG : -EPROTO;
     f->session_count = f->saved_count = ctxp_fold_read_u64(&c, &bad);
   }
   f->opened = true;
@@ -338,6 +339,7 @@ static int save_all(struct ctxp_stage *stage) {
   struct ctxp_fold *f = ctxp_stage_state(stage);
   struct key meta = {.bytes = {'M'}, .len = 1};
   ctxp_auto_buf value = {0};
+  ctxp_pack_u64(&value, CTXP_FOLD_FORMAT);
   ctxp_pack_u64(&value, f->session_count);
   int r = f->session_count != f->saved_count ? put(stage, meta, &value) : 0;
   if (r == 0) f->saved_count = f->session_count;

@@ -6,6 +6,8 @@
 #include "fold/ledger.h"
 #include "fold/window.h"
 
+#define CTXP_FOLD_FORMAT 1 /* of the store; raised when a record changes its form */
+
 struct ctxp_fold_billed_call { /* a response that was counted, and where */
   struct ctxp_hash128 id, window;
   uint64_t sum;     /* of the usage that was counted */
@@ -28,6 +30,7 @@ int ctxp_fold_session_get(struct ctxp_stage *stage, struct ctxp_str agent, struc
 int ctxp_fold_window_by_key(struct ctxp_stage *stage, struct ctxp_hash128 key, struct ctxp_fold_window **ret) __attribute__((warn_unused_result));
 /* Session number 1 .. ctxp_fold_session_count. */
 int ctxp_fold_session_by_number(struct ctxp_stage *stage, uint64_t number, struct ctxp_fold_session **ret) __attribute__((warn_unused_result));
+/* -EPROTO: the store has another format. */
 int ctxp_fold_session_count(struct ctxp_stage *stage, uint64_t *ret) __attribute__((warn_unused_result));
 /* 0, or 1: the call was never counted. */
 int ctxp_fold_call_get(struct ctxp_stage *stage, struct ctxp_hash128 id, struct ctxp_fold_billed_call *ret) __attribute__((warn_unused_result));
