@@ -173,14 +173,13 @@ struct ctxp_str ctxp_json_escaped(const struct ctxp_json *json, uint32_t string)
   return (struct ctxp_str){source.ptr + 1, source.len - 2};
 }
 
-/* Is the key (a string token) this name? Keys with escapes are rare and compared unescaped. */
-static bool key_is(struct ctxp_json *json, uint32_t key, struct ctxp_str name) {
+/* the key's text as it stands; keys with escapes are rare, and unescaped */
+static struct ctxp_str key_text(struct ctxp_json *json, uint32_t key) {
   const char *at = json->text.ptr + json->at[key] + 1;
-  size_t room = json->text.len - json->at[key] - 1;
-  if (room > name.len && memcmp(at, name.ptr, name.len) == 0 && at[name.len] == '"') return true;
-  struct ctxp_str escaped = {at, json->at[key + 1] - json->at[key] - 1};
-  if (!memchr(escaped.ptr, '\\', escaped.len)) return false;
-  return ctxp_str_eq(ctxp_json_text(json, key), name);
+  size_t len = json->at[key + 1] - json->at[key] - 1; /* up to the colon */
+  while (at[len - 1] != '"') len--;
+  len--;
+  return memchr(at, '\\', len) ? ctxp_json_text(json, key) : (struct ctxp_str){at, len};
 }
 
 /* the next key of the object in which *key is one, or the first if it is the object itself; false at the end */
@@ -194,13 +193,11 @@ static bool next_key(const struct ctxp_json *json, uint32_t object, uint32_t *ke
 void ctxp_json_pick(struct ctxp_json *json, uint32_t object, const struct ctxp_str *keys, unsigned count, uint32_t *ret_values) {
   for (unsigned k = 0; k < count; k++) ret_values[k] = CTXP_JSON_NONE;
   if (!opens(json, object, '{')) return;
-  unsigned expected = 0; /* keys mostly come in the same order */
   for (uint32_t key = object; next_key(json, object, &key);) {
-    for (unsigned n = 0; n < count; n++) {
-      unsigned k = expected + n < count ? expected + n : expected + n - count;
-      if (!key_is(json, key, keys[k])) continue;
+    struct ctxp_str text = key_text(json, key);
+    for (unsigned k = 0; k < count; k++) {
+      if (keys[k].len != text.len || (text.len && (keys[k].ptr[0] != text.ptr[0] || memcmp(keys[k].ptr, text.ptr, text.len) != 0))) continue;
       ret_values[k] = key + 2;
-      expected = k + 1 < count ? k + 1 : 0;
       break;
     }
   }
@@ -263,12 +260,9 @@ static char *put_utf8(char *out, uint32_t c) {
 
 /* One escape, in[0] being its backslash: its code point and its length; a lone surrogate as its number. 0: malformed. */
 static unsigned read_escape(const char *in, size_t len, uint32_t *ret) {
-  static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
+  static const char plain[256] = {['"'] = '"', ['\\'] = '\\', ['/'] = '/', ['b'] = '\b', ['f'] = '\f', ['n'] = '\n', ['r'] = '\r', ['t'] = '\t'};
   if (len < 2) return 0;
-  if (in[1] != 'u') {
-    const char *known = memchr(from, in[1], sizeof(from) - 1);
-    return known ? *ret = (unsigned char)to[known - from], 2 : 0;
-  }
+  if (in[1] != 'u') return (*ret = (unsigned char)plain[(unsigned char)in[1]]) ? 2 : 0;
   int high = len < 6 ? -1 : hex4(in + 2);
   if (high < 0) return 0;
   *ret = (uint32_t)high;
@@ -333,10 +327,28 @@ bool ctxp_json_is(struct ctxp_json *json, uint32_t string, const char *text) {
   return opens(json, string, '"') && ctxp_str_is(ctxp_json_text(json, string), text);
 }
 
+/* UTF-16 units of what is known to be UTF-8: each character one, those of four bytes two */
+static size_t valid_units(struct ctxp_str s) {
+  const uint64_t ones = UINT64_C(0x0101010101010101), highs = ones << 7;
+  size_t units = 0, i = 0;
+  for (uint64_t w; i + 8 <= s.len; i += 8) {
+    memcpy(&w, s.ptr + i, 8);
+    units += 8;
+    if (!(w & highs)) continue;
+    units -= (size_t)((w >> 7 & ~(w >> 6) & ones) * ones >> 56); /* the bytes that are one, added up */
+    units += (size_t)((w >> 7 & w >> 6 & w >> 5 & w >> 4 & ones) * ones >> 56);
+  }
+  for (; i < s.len; i++) {
+    unsigned char c = (unsigned char)s.ptr[i];
+    units += ((c & 0xc0) != 0x80) + (c >= 0xf0);
+  }
+  return units;
+}
+
 size_t ctxp_json_units(const struct ctxp_json *json, uint32_t string) {
   struct ctxp_str in = ctxp_json_escaped(json, string);
   if (in.len == 0) return 0;
-  size_t units = ctxp_utf16_units(in);
+  size_t units = valid_units(in);
   const char *end = in.ptr + in.len;
   for (const char *p = in.ptr; p < end && (p = memchr(p, '\\', (size_t)(end - p)));) {
     uint32_t c;

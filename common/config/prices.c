@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include "base/cleanup.h"
 #include "base/str.h"
+#include "config/builtin.h"
 #include "config/decimal.h"
 #include "config/prices_table.h"
 #include "config/schema.h"
@@ -154,8 +155,9 @@ static int read_file(struct ctxp_prices *prices, const char *file, unsigned numb
   ctxp_cleanup(ctxp_faults_deinit) struct ctxp_faults faults = {.file = file, .noun = "model"};
   ctxp_cleanup(ctxp_yaml_deinit) struct ctxp_yaml_doc doc = {0};
   ctxp_auto_buf text = {0};
-  int err = ctxp_yaml_load(file, &faults, &text);
-  if (err == 0) err = ctxp_yaml_parse(ctxp_buf_view(&text), &faults, &doc);
+  bool builtin = strcmp(file, CTXP_PRICES_BUILTIN) == 0;
+  int err = builtin ? 0 : ctxp_yaml_load(file, &faults, &text);
+  if (err == 0) err = ctxp_yaml_parse(builtin ? ctxp_str(ctxp_builtin_prices_text) : ctxp_buf_view(&text), &faults, &doc);
   if (err == 0) {
     read_table(&(struct price_reader){&faults, prices, number}, doc.root);
     err = ctxp_faults_error(&faults);

@@ -20,6 +20,8 @@ struct ctxp_model_price {
 };
 struct ctxp_prices;
 
+#define CTXP_PRICES_BUILTIN "built-in" /* in the place of a file: config/prices.yaml as it was compiled in */
+
 /* Reads the files in order, a later row going over an earlier one of the same model. All faults at once, one a line. -EINVAL. */
 int ctxp_prices_read(const char *const *files, unsigned count, struct ctxp_prices **ret_prices, struct ctxp_buf *faults) __attribute__((warn_unused_result));
 /* As it stands in the `topology` event: one MessagePack value {version, models: [...]}, and back. */

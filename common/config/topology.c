@@ -137,6 +137,10 @@ static void read_numbers(struct ctxp_reading *r) {
 
 /* ---- prices ---- */
 static void add_price_file(struct ctxp_reading *r, const struct ctxp_yaml *value) {
+  if (value->type == CTXP_YAML_SCALAR && ctxp_str_is(value->text, CTXP_PRICES_BUILTIN)) {
+    ctxp_reading_push(r, &r->topology->price_files, strdup(CTXP_PRICES_BUILTIN));
+    return;
+  }
   char *path = ctxp_reading_path(r, value, "prices", r->dir, "the topology's directory");
   if (!path) return;
   if (access(path, R_OK) < 0) {

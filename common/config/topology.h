@@ -24,7 +24,7 @@ struct ctxp_config { /* `struct ctxp_topology` is the event of that name */
   struct ctxp_node_config *nodes;   /* in the order of the file */
   unsigned node_count;
   struct ctxp_prices *prices;       /* NULL: none named */
-  char **price_files;               /* NULL-terminated */
+  char **price_files;               /* absolute, or CTXP_PRICES_BUILTIN; NULL-terminated */
 };
 
 /* The daemons that this build knows: NULL-terminated. */

@@ -100,12 +100,12 @@ int ctxp_rundir_open(const struct ctxp_config *config, unsigned wait_ms, struct 
   return r;
 }
 
-int ctxp_rundir_write(const char *run_dir, const struct ctxp_buf *json, struct ctxp_error *err) {
+int ctxp_rundir_write(const char *run_dir, const char *name, const struct ctxp_buf *text, struct ctxp_error *err) {
   ctxp_auto_buf path = {0}, beside = {0};
-  ctxp_buf_printf(&path, "%s/supervisor.json", run_dir);
-  ctxp_buf_printf(&beside, "%s/.supervisor.json.new", run_dir);
+  ctxp_buf_printf(&path, "%s/%s", run_dir, name);
+  ctxp_buf_printf(&beside, "%s/.%s.new", run_dir, name);
   ctxp_auto_close int fd = open(ctxp_buf_cstr(&beside), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (fd < 0 || write(fd, json->ptr, json->len) != (ssize_t)json->len || rename(ctxp_buf_cstr(&beside), ctxp_buf_cstr(&path)) < 0)
+  if (fd < 0 || write(fd, text->ptr, text->len) != (ssize_t)text->len || rename(ctxp_buf_cstr(&beside), ctxp_buf_cstr(&path)) < 0)
     return ctxp_error_set(err, errno ? -errno : -EIO, "could not write '%s': %s", ctxp_buf_cstr(&path), strerror(errno));
   return 0;
 }

@@ -19,7 +19,6 @@ static bool try_program(struct ctxp_buf *path, const char *folder, const char *d
 }
 
 int ctxp_spawn_find(const char *daemon, struct ctxp_buf *ret_path, struct ctxp_error *err) {
-  static const char *const folders[] = {"collector", "mechanisms", "fold", "sinks"};
   const char *libexec = getenv("CTXPIPE_LIBEXEC");
   char self[PATH_MAX];
   if (libexec && *libexec) {
@@ -32,11 +31,9 @@ int ctxp_spawn_find(const char *daemon, struct ctxp_buf *ret_path, struct ctxp_e
     char *slash = strrchr(self, '/');
     if (slash) *slash = 0;
     if (try_program(ret_path, self, daemon)) return 0;
-    for (size_t i = 0; i < sizeof(folders) / sizeof(*folders); i++) { /* the build's own layout */
-      ctxp_auto_buf folder = {0};
-      ctxp_buf_printf(&folder, "%s/../%s", self, folders[i]);
-      if (try_program(ret_path, ctxp_buf_cstr(&folder), daemon)) return 0;
-    }
+    ctxp_auto_buf folder = {0};
+    ctxp_buf_printf(&folder, "%s/../programs", self); /* the build's own layout */
+    if (try_program(ret_path, ctxp_buf_cstr(&folder), daemon)) return 0;
   }
   if (try_program(ret_path, CTXP_LIBEXEC, daemon)) return 0;
   return ctxp_error_set(err, -ENOENT, "the program '%s' was not found beside ctxpipe nor in '%s'; install ctxpipe, or set CTXPIPE_LIBEXEC", daemon, CTXP_LIBEXEC);

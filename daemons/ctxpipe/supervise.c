@@ -83,7 +83,7 @@ static void report(struct supervisor *sv) {
     ctxp_buf_char(&out, '}');
   }
   ctxp_buf_str(&out, "]}\n");
-  if (ctxp_rundir_write(sv->config->run_dir, &out, &err) < 0) say(sv, CTXP_SAY_NODE, "%s", err.text);
+  if (ctxp_rundir_write(sv->config->run_dir, "supervisor.json", &out, &err) < 0) say(sv, CTXP_SAY_NODE, "%s", err.text);
 }
 
 /* ---- starting and stopping ---- */
@@ -330,12 +330,14 @@ static int order_nodes(struct supervisor *sv) {
 }
 
 static int prepare(struct supervisor *sv) {
+  ctxp_auto_buf text = {0};
   sigset_t mask;
   int r = ctxp_rundir_open(sv->config, ORPHANS_MS, &sv->dirs, sv->err);
   if (r == 0) r = order_nodes(sv);
   if (r < 0) return r;
   ctxp_buf_printf(&sv->topology_file, "%s/topology.yaml", sv->config->run_dir);
-  r = ctxp_topology_write(sv->config, ctxp_buf_cstr(&sv->topology_file), sv->err);
+  r = ctxp_topology_write(sv->config, &text);
+  r = r < 0 ? ctxp_error_set(sv->err, r, "out of memory") : ctxp_rundir_write(sv->config->run_dir, "topology.yaml", &text, sv->err);
   if (r < 0) return r;
   sigemptyset(&mask);
   sigaddset(&mask, SIGCHLD);

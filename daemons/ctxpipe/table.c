@@ -166,5 +166,5 @@ int ctxp_table_print(const struct ctxp_table *table, const struct ctxp_style *st
 }
 
 void ctxp_put_heading(struct ctxp_buf *out, const struct ctxp_style *style, const char *text) {
-  ctxp_buf_printf(out, "\n%s%s%s\n", style->colour ? "\x1b[1m" : "", text, style->colour ? "\x1b[0m" : "");
+  ctxp_buf_printf(out, "%s%s%s%s\n", out->len ? "\n" : "", style->colour ? "\x1b[1m" : "", text, style->colour ? "\x1b[0m" : "");
 }

@@ -56,5 +56,5 @@ void ctxp_table_bar(struct ctxp_table *table, uint64_t part, uint64_t whole); /*
 /* Prints header and rows; two blanks between columns, none at the end of a line. -ENOMEM. */
 int ctxp_table_print(const struct ctxp_table *table, const struct ctxp_style *style, struct ctxp_buf *out) __attribute__((warn_unused_result));
 void ctxp_table_deinit(struct ctxp_table *table);
-/* A heading between tables. */
+/* A heading, after a blank line where something stands before it. */
 void ctxp_put_heading(struct ctxp_buf *out, const struct ctxp_style *style, const char *text);

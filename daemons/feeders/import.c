@@ -18,6 +18,7 @@ struct run {
   struct ctxp_import_result *result;
   struct ctxp_notes notes;
   struct ctxp_json json;
+  struct ctxp_lines lines;
   struct ctxp_import_progress progress;
   uint64_t told_ms, before;    /* before: bytes of the files that are done */
   uint64_t half;               /* bytes of the file at hand that are indexed, halved: the other half is sending */
@@ -115,12 +116,11 @@ static void init_transcript(struct run *run, struct ctxp_transcript *t, const ch
 
 /* a file that cannot be read is told and passed over; <0: nothing more can be sent */
 static int read_file(struct run *run, const struct ctxp_file *file, struct ctxp_error *err) {
-  ctxp_cleanup(ctxp_lines_close) struct ctxp_lines lines = {.fd = -1};
   ctxp_cleanup(ctxp_transcript_close) struct ctxp_transcript t = {0};
   struct ctxp_error why = {""};
   ctxp_notes_file(&run->notes, file->path);
-  int r = ctxp_lines_open(&lines, file->path, &why);
-  init_transcript(run, &t, file->path, &lines);
+  int r = ctxp_lines_open(&run->lines, file->path, &why);
+  init_transcript(run, &t, file->path, &run->lines);
   if (r == 0) r = ctxp_transcript_open(&t, run->format, &why);
   if (r == -ENOMEM) return ctxp_error_set(err, r, "%s", why.text);
   if (r < 0) {
@@ -129,7 +129,7 @@ static int read_file(struct run *run, const struct ctxp_file *file, struct ctxp_
   }
   run->result->lines += t.line_count;
   if (!t.format) {
-    if (lines.size == 0)
+    if (run->lines.size == 0)
       ctxp_notes_fault(&run->notes, "%s: is empty", file->path);
     else if (file->named)
       ctxp_notes_fault(&run->notes, "%s: is no transcript of a format that is known (claude-code, pi)", file->path);
@@ -160,6 +160,7 @@ static int read_files(struct run *run, const struct ctxp_files *files, struct ct
 
 static void deinit_run(struct run *run) {
   ctxp_json_deinit(&run->json);
+  ctxp_lines_deinit(&run->lines);
   ctxp_texts_deinit(&run->sessions);
   ctxp_texts_deinit(&run->spawned);
   ctxp_slots_deinit(&run->spawned_by);
@@ -167,7 +168,7 @@ static void deinit_run(struct run *run) {
 
 int ctxp_import_files(const struct ctxp_import_options *options, const struct ctxp_import_sink *sink, struct ctxp_import_result *ret_result, struct ctxp_error *err) {
   ctxp_cleanup(ctxp_files_deinit) struct ctxp_files files = {0};
-  ctxp_cleanup(deinit_run) struct run run = {.options = options, .sink = sink, .result = ret_result};
+  ctxp_cleanup(deinit_run) struct run run = {.options = options, .sink = sink, .result = ret_result, .lines = {.fd = -1}};
   *ret_result = (struct ctxp_import_result){0};
   if (options->format && !(run.format = ctxp_format_find(options->format)))
     return ctxp_error_set(err, -EINVAL, "there is no format '%s'; the formats are claude-code and pi", options->format);
@@ -190,7 +191,7 @@ void ctxp_import_result_deinit(struct ctxp_import_result *result) {
 int ctxp_import_memory(struct ctxp_raw bytes, int (*send)(void *data, const struct ctxp_event *event, uint64_t seq, struct ctxp_error *err), void *data) {
   const struct ctxp_import_options options = {0};
   ctxp_cleanup(ctxp_import_result_deinit) struct ctxp_import_result result = {0};
-  ctxp_cleanup(deinit_run) struct run run = {.options = &options, .result = &result};
+  ctxp_cleanup(deinit_run) struct run run = {.options = &options, .result = &result, .lines = {.fd = -1}};
   ctxp_cleanup(ctxp_transcript_close) struct ctxp_transcript t = {0};
   struct ctxp_lines lines;
   struct ctxp_error err;

@@ -8,29 +8,34 @@
 
 #define BUFFER_BYTES ((size_t)16 << 20)
 #define LINE_BYTES ((size_t)64 << 20)
+#define READ_BYTES ((size_t)256 << 10) /* at once: what is read is looked at while it is in the processor's cache */
 
 int ctxp_lines_open(struct ctxp_lines *lines, const char *path, struct ctxp_error *err) {
   struct stat st;
-  *lines = (struct ctxp_lines){.fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK), .number = 1, .buffer_bytes = BUFFER_BYTES, .line_bytes = LINE_BYTES};
-  if (lines->fd < 0) return ctxp_error_set(err, -errno, "%s: cannot be opened: %s", path, strerror(errno));
-  if (fstat(lines->fd, &st) < 0 || !S_ISREG(st.st_mode)) {
-    ctxp_lines_close(lines);
+  ctxp_lines_close(lines);
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+  if (fd < 0) return ctxp_error_set(err, -errno, "%s: cannot be opened: %s", path, strerror(errno));
+  if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
+    close(fd);
     return ctxp_error_set(err, -EINVAL, "%s: is no file", path);
   }
-  lines->size = (uint64_t)st.st_size;
+  *lines = (struct ctxp_lines){.fd = fd, .buf = lines->buf, .cap = lines->cap, .number = 1, .size = (uint64_t)st.st_size, .buffer_bytes = BUFFER_BYTES, .line_bytes = LINE_BYTES};
   return 0;
 }
 
 void ctxp_lines_memory(struct ctxp_lines *lines, struct ctxp_raw bytes) {
-  union { const uint8_t *borrowed; uint8_t *kept; } memory = {.borrowed = bytes.ptr}; /* never written to nor freed, as fd is -1 */
+  union { const uint8_t *borrowed; uint8_t *kept; } memory = {.borrowed = bytes.ptr}; /* never written to, as fd is -1; not to be deinitialised */
   *lines = (struct ctxp_lines){.fd = -1, .number = 1, .buf = memory.kept, .len = bytes.len, .cap = bytes.len, .size = bytes.len, .line_bytes = LINE_BYTES};
 }
 
 void ctxp_lines_close(struct ctxp_lines *lines) {
-  if (lines->fd >= 0) {
-    close(lines->fd);
-    free(lines->buf);
-  }
+  if (lines->fd >= 0) close(lines->fd);
+  lines->fd = -1;
+}
+
+void ctxp_lines_deinit(struct ctxp_lines *lines) {
+  ctxp_lines_close(lines);
+  free(lines->buf);
   *lines = (struct ctxp_lines){.fd = -1};
 }
 
@@ -59,8 +64,9 @@ static int fill(struct ctxp_lines *lines, uint64_t offset, size_t limit) {
     lines->buf = grown;
     if (cap > lines->cap) lines->cap = cap;
   }
+  size_t ask = lines->cap - lines->len;
   ssize_t n;
-  do n = pread(lines->fd, lines->buf + lines->len, lines->cap - lines->len, (off_t)end);
+  do n = pread(lines->fd, lines->buf + lines->len, ask < READ_BYTES ? ask : READ_BYTES, (off_t)end);
   while (n < 0 && errno == EINTR);
   if (n < 0) return -errno;
   lines->len += (size_t)n;

@@ -22,10 +22,12 @@ struct ctxp_line {
   bool too_long;         /* above the limit: text is empty */
 };
 
+/* {.fd = -1} is one that reads nothing; the buffer of the file before is used again. */
 int ctxp_lines_open(struct ctxp_lines *lines, const char *path, struct ctxp_error *err) __attribute__((warn_unused_result));
 /* The same of bytes in memory, borrowed. */
 void ctxp_lines_memory(struct ctxp_lines *lines, struct ctxp_raw bytes);
 void ctxp_lines_close(struct ctxp_lines *lines);
+void ctxp_lines_deinit(struct ctxp_lines *lines); /* the buffer too */
 /* 1: a line; 0: the end; <0: -errno. A byte order mark at the file's start and a CR at a line's end are no part of the text. */
 int ctxp_lines_next(struct ctxp_lines *lines, struct ctxp_line *ret) __attribute__((warn_unused_result));
 /* Bytes at a place of the file, until the next call. 1: read; 0: the file does not reach so far any more. */

@@ -15,8 +15,8 @@ static bool is_word(char c) { return is_letter(c) || is_digit(c) || c == '_' || 
 static bool is_path_byte(char c) { return is_word(c) || c == '/' || c == '.' || c == '-' || c == '_' || c == '~' || c == '+'; }
 
 /* ---- reading ---- */
-void ctxp_lines_init(struct ctxp_lines *lines, struct ctxp_str source) { *lines = (struct ctxp_lines){.source = source, .number = 1}; }
-void ctxp_lines_deinit(struct ctxp_lines *lines) { ctxp_buf_deinit(&lines->shown); }
+void ctxp_digest_lines_init(struct ctxp_lines *lines, struct ctxp_str source) { *lines = (struct ctxp_lines){.source = source, .number = 1}; }
+void ctxp_digest_lines_deinit(struct ctxp_lines *lines) { ctxp_buf_deinit(&lines->shown); }
 
 /* bytes of the escape sequence at the start of s: CSI up to its final byte, OSC and the like up to BEL or ST, else two */
 static size_t escape(const char *s, size_t len) {
@@ -57,7 +57,7 @@ static bool blank_bytes(const char *s, size_t len) {
   return true;
 }
 
-int ctxp_lines_next(struct ctxp_lines *lines, struct ctxp_line *ret_line) {
+int ctxp_digest_lines_next(struct ctxp_lines *lines, struct ctxp_line *ret_line) {
   struct ctxp_str s = lines->source;
   if (lines->at >= s.len) return 0;
   const char *start = s.ptr + lines->at;
@@ -334,6 +334,7 @@ uint64_t ctxp_line_shape(struct ctxp_str line) {
     if (is_path_byte(c)) {
       while (i < line.len && is_path_byte(line.ptr[i])) i++;
       mix_token(&hash, (struct ctxp_str){line.ptr + start, i - start});
+      mix(&hash, ' ');
     } else if (c == '\'' || c == '"' || c == '`') {
       const char *close = memchr(line.ptr + i + 1, c == '`' ? '\'' : c, line.len - i - 1);
       const char *same = c == '`' ? memchr(line.ptr + i + 1, '`', line.len - i - 1) : NULL;
@@ -341,8 +342,8 @@ uint64_t ctxp_line_shape(struct ctxp_str line) {
       i = close ? (size_t)(close - line.ptr) + 1 : i + 1;
       mix(&hash, close ? 'Q' : '\'');
     } else {
-      while (i < line.len && line.ptr[i] == c) i++; /* runs of blanks, dashes, stars count as one */
-      mix(&hash, (unsigned char)c);
+      while (i < line.len && line.ptr[i] == c) i++; /* runs of dashes, stars, ... count as one, blanks not at all */
+      if (c != ' ' && c != '\t') mix(&hash, (unsigned char)c);
     }
   }
   return hash;

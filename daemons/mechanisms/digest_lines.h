@@ -23,10 +23,10 @@ struct ctxp_lines { /* a reader */
   uint64_t number;
   struct ctxp_buf shown;
 };
-void ctxp_lines_init(struct ctxp_lines *lines, struct ctxp_str source);
+void ctxp_digest_lines_init(struct ctxp_lines *lines, struct ctxp_str source);
 /* 1: read; 0: at the end; -ENOMEM */
-int ctxp_lines_next(struct ctxp_lines *lines, struct ctxp_line *ret_line);
-void ctxp_lines_deinit(struct ctxp_lines *lines);
+int ctxp_digest_lines_next(struct ctxp_lines *lines, struct ctxp_line *ret_line);
+void ctxp_digest_lines_deinit(struct ctxp_lines *lines);
 
 enum ctxp_line_class ctxp_line_classify(const struct ctxp_matcher *matcher, struct ctxp_str line);
 /* A unified diff says how many lines its hunk quotes: what they say is not said by the command. */

@@ -1,0 +1,264 @@
+/* Bars and the order of rows are by billed tokens: what it cost to keep. Shares and costs are rounded so that they add up. */
+#include "ctxpipe/bill.h"
+#include <errno.h>
+#include <stdlib.h>
+#include "base/str.h"
+#include "codec/msgpack.h"
+#include "ctxpipe/savings.h"
+
+__extension__ typedef unsigned __int128 u128;
+
+const char *const ctxp_grain_names[] = {"band", "view", "tool", "message", NULL};
+static const char *const row_keys[CTXP_GRAINS] = {"bands", "views", "tools", "messages"};
+static const char *const headings[CTXP_GRAINS] = {"The bill by band", "The bill by view", "The bill by tool", "The bill by message"};
+
+#define COST_DECIMALS 4
+#define COST_UNIT 100000 /* nano-dollars of the last decimal */
+
+struct row {
+  struct ctxp_raw map; /* len 0: the row of the others */
+  uint64_t billed, own, share, cost; /* share in tenths of a percent, cost in COST_UNITs, once rounded */
+  bool priced;
+  unsigned place;
+};
+
+/* ---- totals ---- */
+static void line(struct ctxp_buf *out, const char *name, uint64_t number, const char *note) {
+  ctxp_auto_buf text = {0};
+  ctxp_put_count(&text, number);
+  ctxp_buf_printf(out, "  %-22s %15s%s%s\n", name, ctxp_buf_cstr(&text), note[0] ? "  " : "", note);
+}
+
+static void put_cost(struct ctxp_raw totals, struct ctxp_buf *out) {
+  uint64_t all = ctxp_map_u64(totals, "costNano", 0), input = ctxp_map_u64(totals, "costInputNano", 0), unpriced = ctxp_map_u64(totals, "unpricedTokens", 0);
+  if (!all && unpriced) {
+    line(out, "tokens without a price", unpriced, "the cost is not known: no model in use is in the price table");
+    return;
+  }
+  uint64_t parts[] = {input, all > input ? all - input : 0};
+  ctxp_auto_buf text = {0};
+  if (ctxp_round_together(parts, 2, COST_UNIT) < 0) out->failed = true;
+  ctxp_put_dollars(&text, (int64_t)((parts[0] + parts[1]) * COST_UNIT), COST_DECIMALS);
+  ctxp_buf_printf(out, "  %-22s %15s  input ", unpriced ? "cost of what is priced" : "cost", ctxp_buf_cstr(&text));
+  ctxp_put_dollars(out, (int64_t)(parts[0] * COST_UNIT), COST_DECIMALS);
+  ctxp_buf_str(out, ", output ");
+  ctxp_put_dollars(out, (int64_t)(parts[1] * COST_UNIT), COST_DECIMALS);
+  ctxp_buf_char(out, '\n');
+  if (unpriced) line(out, "unpriced tokens", unpriced, "the cost is incomplete: their model has no price");
+}
+
+static void put_totals(struct ctxp_raw reply, const struct ctxp_style *style, struct ctxp_buf *out) {
+  struct ctxp_raw totals = ctxp_map_get(reply, "totals"), prices = ctxp_map_get(reply, "prices");
+  uint64_t unreported = ctxp_map_u64(totals, "requestsUnreported", 0), unexplained = ctxp_map_u64(totals, "unexplainedTokens", 0);
+  ctxp_auto_buf reasoning = {0};
+  ctxp_put_heading(out, style, "Reported");
+  line(out, "sessions", ctxp_map_u64(totals, "sessions", 0), "");
+  line(out, "requests", ctxp_map_u64(totals, "requests", 0), "");
+  if (unreported) line(out, "  without usage", unreported, "they bill nothing");
+  line(out, "input, not cached", ctxp_map_u64(totals, "input", 0), "");
+  line(out, "cache read", ctxp_map_u64(totals, "cacheRead", 0), "");
+  line(out, "cache write, 5 min", ctxp_map_u64(totals, "cacheWrite5m", 0), "");
+  line(out, "cache write, 1 h", ctxp_map_u64(totals, "cacheWrite1h", 0), "");
+  line(out, "input in all (billed)", ctxp_map_u64(totals, "billed", 0), "");
+  if (ctxp_map_u64(totals, "reasoning", 0)) {
+    ctxp_put_count(&reasoning, ctxp_map_u64(totals, "reasoning", 0));
+    ctxp_buf_str(&reasoning, " of it reasoning");
+  }
+  line(out, "output", ctxp_map_u64(totals, "output", 0), ctxp_buf_cstr(&reasoning));
+  put_cost(totals, out);
+  if (unexplained) line(out, "unexplained tokens", unexplained, "left the window, and nothing says why");
+  struct ctxp_str version = ctxp_map_str(prices, "version");
+  if (version.len) {
+    ctxp_buf_printf(out, "  %-22s ", "prices");
+    ctxp_term_text(out, version);
+    ctxp_buf_char(out, '\n');
+  }
+}
+
+/* ---- rows ---- */
+static int by_billed(const void *a, const void *b) {
+  const struct row *x = a, *y = b;
+  if (x->billed != y->billed) return x->billed < y->billed ? 1 : -1;
+  return x->place < y->place ? -1 : 1; /* as the fold ranked them */
+}
+
+static int read_rows(struct ctxp_raw list, struct row **ret_rows, unsigned *ret_count) {
+  struct ctxp_cursor it = ctxp_cursor(list);
+  uint32_t left;
+  if (!list.len || ctxp_array_open(&it, &left) < 0) return -EBADMSG;
+  struct row *rows = calloc(left + 1u, sizeof(*rows)); /* one more: the others */
+  if (!rows) return -ENOMEM;
+  unsigned count = 0;
+  while (ctxp_array_next(&it, &left, &rows[count].map) > 0) {
+    struct row *r = &rows[count];
+    struct ctxp_raw cost = ctxp_map_get(r->map, "costNano");
+    r->billed = ctxp_map_u64(r->map, "billed", 0);
+    r->own = ctxp_map_u64(r->map, "own", 0);
+    r->priced = cost.len && ctxp_raw_type(cost) != CTXP_PACK_NIL;
+    r->cost = ctxp_map_u64(r->map, "costNano", 0);
+    r->place = count++;
+  }
+  qsort(rows, count, sizeof(*rows), by_billed);
+  *ret_rows = rows;
+  *ret_count = count;
+  return 0;
+}
+
+/* what is below the top becomes one row; returns how many rows are shown */
+static unsigned fold_others(struct row *rows, unsigned count, uint64_t top) {
+  if (count <= top) return count;
+  struct row others = {0};
+  for (unsigned i = (unsigned)top; i < count; i++) {
+    others.billed += rows[i].billed;
+    others.own += rows[i].own;
+    others.cost += rows[i].cost;
+    others.priced |= rows[i].priced;
+  }
+  others.place = count - (unsigned)top; /* how many they are */
+  rows[top] = others;
+  return (unsigned)top + 1;
+}
+
+/* shares of `whole`; what the rows lack of it is not shown, but rounded with them, so that they add up to what they are of it */
+static int round_rows(struct row *rows, unsigned count, uint64_t whole) {
+  uint64_t *values = calloc(count ? count : 1, sizeof(*values));
+  if (!values) return -ENOMEM;
+  for (unsigned i = 0; i < count; i++) values[i] = whole ? (uint64_t)((u128)rows[i].billed * 1000000 / whole) : 0;
+  int r = ctxp_round_together(values, count, 1000);
+  for (unsigned i = 0; i < count; i++) {
+    rows[i].share = values[i];
+    values[i] = rows[i].cost;
+  }
+  if (r == 0) r = ctxp_round_together(values, count, COST_UNIT);
+  for (unsigned i = 0; i < count; i++) rows[i].cost = values[i];
+  free(values);
+  return r;
+}
+
+static void put_name(struct ctxp_table *table, enum ctxp_grain grain, const struct row *row) {
+  ctxp_auto_buf text = {0};
+  struct ctxp_str kind = ctxp_map_str(row->map, "kind");
+  enum ctxp_band band;
+  if (!row->map.len) {
+    ctxp_buf_printf(&text, "(%u others)", row->place);
+  } else if (grain == CTXP_GRAIN_BAND) {
+    struct ctxp_str name = ctxp_map_str(row->map, "band");
+    if (ctxp_band_parse(name, &band))
+      ctxp_buf_str(&text, ctxp_band_shown(band));
+    else
+      ctxp_buf_add(&text, name.ptr, name.len);
+  } else {
+    struct ctxp_str name = ctxp_map_str(row->map, grain == CTXP_GRAIN_TOOL ? "tool" : "label");
+    if (!name.len) name = ctxp_map_str(row->map, "id");
+    if (!name.len) name = kind; /* unattributed */
+    ctxp_buf_add(&text, name.ptr, name.len);
+  }
+  ctxp_table_text(table, ctxp_buf_view(&text));
+}
+
+static void put_kind(struct ctxp_table *table, const struct row *row) {
+  struct ctxp_str kind = ctxp_map_str(row->map, "kind");
+  ctxp_table_text(table, kind.len ? kind : ctxp_map_str(row->map, "band"));
+}
+
+static void put_row(struct ctxp_table *table, enum ctxp_grain grain, const struct row *row, uint64_t widest) {
+  ctxp_auto_buf share = {0}, cost = {0};
+  put_name(table, grain, row);
+  if (grain == CTXP_GRAIN_VIEW || grain == CTXP_GRAIN_MESSAGE) put_kind(table, row);
+  ctxp_table_count(table, row->billed);
+  ctxp_table_count(table, row->own);
+  if (row->priced) ctxp_put_dollars(&cost, (int64_t)(row->cost * COST_UNIT), COST_DECIMALS);
+  ctxp_table_text(table, row->priced ? ctxp_buf_view(&cost) : CTXP_STR("-"));
+  ctxp_buf_printf(&share, "%llu.%llu%%", (unsigned long long)(row->share / 10), (unsigned long long)(row->share % 10));
+  ctxp_table_text(table, ctxp_buf_view(&share));
+  if (row->map.len)
+    ctxp_table_count(table, ctxp_map_u64(row->map, "turns", 0));
+  else
+    ctxp_table_text(table, CTXP_STR(""));
+  ctxp_table_bar(table, row->billed, widest);
+}
+
+static int print_rows(enum ctxp_grain grain, const struct row *rows, unsigned count, const struct ctxp_style *style, struct ctxp_buf *out) {
+  static const struct ctxp_column narrow[] = {{"", CTXP_COLUMN_TEXT}, {"billed", CTXP_COLUMN_NUMBER}, {"own", CTXP_COLUMN_NUMBER}, {"cost", CTXP_COLUMN_NUMBER},
+    {"share", CTXP_COLUMN_NUMBER}, {"turns", CTXP_COLUMN_NUMBER}, {"", CTXP_COLUMN_BAR}};
+  static const struct ctxp_column wide[] = {{"", CTXP_COLUMN_TEXT}, {"kind", CTXP_COLUMN_TEXT}, {"billed", CTXP_COLUMN_NUMBER}, {"own", CTXP_COLUMN_NUMBER},
+    {"cost", CTXP_COLUMN_NUMBER}, {"share", CTXP_COLUMN_NUMBER}, {"turns", CTXP_COLUMN_NUMBER}, {"", CTXP_COLUMN_BAR}};
+  bool kinds = grain == CTXP_GRAIN_VIEW || grain == CTXP_GRAIN_MESSAGE;
+  struct ctxp_table table = {.columns = kinds ? wide : narrow, .column_count = kinds ? 8 : 7};
+  uint64_t widest = 0;
+  for (unsigned i = 0; i < count; i++)
+    if (rows[i].map.len && rows[i].billed > widest) widest = rows[i].billed;
+  for (unsigned i = 0; i < count; i++) put_row(&table, grain, &rows[i], widest);
+  int r = ctxp_table_print(&table, style, out);
+  ctxp_table_deinit(&table);
+  return r;
+}
+
+static int put_grain(struct ctxp_raw reply, enum ctxp_grain grain, const struct ctxp_bill_options *options, const struct ctxp_style *style, struct ctxp_buf *out) {
+  uint64_t billed = ctxp_map_u64(ctxp_map_get(reply, "totals"), "billed", 0);
+  unsigned count = 0;
+  ctxp_auto_buf heading = {0};
+  struct row *rows;
+  int r = read_rows(ctxp_map_get(reply, row_keys[grain]), &rows, &count);
+  if (r < 0) return r;
+  ctxp_buf_str(&heading, headings[grain]);
+  if (count > options->top) ctxp_buf_printf(&heading, " (the largest %llu of %u; --top N shows more)", (unsigned long long)options->top, count);
+  ctxp_put_heading(out, style, ctxp_buf_cstr(&heading));
+  unsigned shown = fold_others(rows, count, options->top);
+  r = round_rows(rows, shown, billed);
+  if (r == 0 && shown) r = print_rows(grain, rows, shown, style, out);
+  if (!shown) ctxp_buf_str(out, "  nothing\n");
+  free(rows);
+  return r;
+}
+
+/* ---- what else there is ---- */
+static int put_busts(struct ctxp_raw list, const struct ctxp_style *style, struct ctxp_buf *out) {
+  static const struct ctxp_column columns[] = {{"cause", CTXP_COLUMN_TEXT}, {"tokens", CTXP_COLUMN_NUMBER}, {"cost", CTXP_COLUMN_NUMBER}};
+  struct ctxp_table table = {.columns = columns, .column_count = 3};
+  struct ctxp_cursor it = ctxp_cursor(list);
+  struct ctxp_raw bust;
+  uint32_t left;
+  if (!list.len || ctxp_array_open(&it, &left) < 0 || !left) return 0;
+  ctxp_put_heading(out, style, "Cache written again (in the bill above already)");
+  while (ctxp_array_next(&it, &left, &bust) > 0) {
+    ctxp_auto_buf cost = {0};
+    ctxp_table_text(&table, ctxp_map_str(bust, "cause"));
+    ctxp_table_count(&table, ctxp_map_u64(bust, "tokens", 0));
+    ctxp_put_dollars(&cost, ctxp_map_i64(bust, "costNano", 0), 4);
+    ctxp_table_text(&table, ctxp_buf_view(&cost));
+  }
+  int r = ctxp_table_print(&table, style, out);
+  ctxp_table_deinit(&table);
+  return r;
+}
+
+static int put_passed_over(struct ctxp_raw list, const struct ctxp_style *style, struct ctxp_buf *out) {
+  static const struct ctxp_column columns[] = {{"file", CTXP_COLUMN_TEXT}, {"what", CTXP_COLUMN_TEXT}, {"count", CTXP_COLUMN_NUMBER}};
+  struct ctxp_table table = {.columns = columns, .column_count = 3};
+  struct ctxp_cursor it = ctxp_cursor(list);
+  struct ctxp_raw item;
+  uint32_t left;
+  if (!list.len || ctxp_array_open(&it, &left) < 0 || !left) return 0;
+  ctxp_put_heading(out, style, "Passed over");
+  while (ctxp_array_next(&it, &left, &item) > 0) {
+    ctxp_table_text(&table, ctxp_map_str(item, "file"));
+    ctxp_table_text(&table, ctxp_map_str(item, "kind"));
+    ctxp_table_count(&table, ctxp_map_u64(item, "count", 0));
+  }
+  int r = ctxp_table_print(&table, style, out);
+  ctxp_table_deinit(&table);
+  return r;
+}
+
+int ctxp_bill_print(struct ctxp_raw reply, struct ctxp_raw passed_over, const struct ctxp_bill_options *options, const struct ctxp_style *style, struct ctxp_buf *out) {
+  if (ctxp_raw_type(ctxp_map_get(reply, "totals")) != CTXP_PACK_MAP) return -EBADMSG;
+  put_totals(reply, style, out);
+  int r = 0;
+  for (int grain = 0; r == 0 && grain < CTXP_GRAINS; grain++)
+    if (options->grain == grain || (options->grain < 0 && grain != CTXP_GRAIN_MESSAGE)) r = put_grain(reply, (enum ctxp_grain)grain, options, style, out);
+  if (r == 0) r = put_busts(ctxp_map_get(reply, "cacheBusts"), style, out);
+  if (r == 0) r = ctxp_savings_potential(ctxp_map_get(reply, "potential"), style, out);
+  if (r == 0) r = put_passed_over(passed_over, style, out);
+  return r < 0 ? r : ctxp_buf_error(out);
+}

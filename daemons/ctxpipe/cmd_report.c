@@ -1,0 +1,55 @@
+#include <errno.h>
+#include "ctxpipe/commands.h"
+#include "ctxpipe/importing.h"
+#include "ctxpipe/private.h"
+#include "ctxpipe/spend.h"
+#include "ctxpipe/stop.h"
+
+static int ask_fold(struct ctxp_private *private, const struct ctxp_spend_choice *choice, struct ctxp_buf *reply, struct ctxp_error *err) {
+  const struct ctxp_node_config *fold = ctxp_pipeline_node(private->config, CTXP_ROLE_FOLD_NODE);
+  ctxp_auto_buf query = {0};
+  if (!fold) return ctxp_error_set(err, -ENOENT, "the built-in topology has no fold");
+  ctxp_spend_query(choice, &query);
+  return ctxp_pipeline_query(private->config, fold->name, ctxp_buf_raw(&query), reply, err);
+}
+
+static int work(const struct ctxp_args *args, const struct ctxp_spend_choice *choice, struct ctxp_import_result *result, struct ctxp_buf *reply, struct ctxp_error *err) {
+  struct ctxp_private private;
+  int r = ctxp_private_open(ctxp_args_get(args, "prices"), &private, err);
+  if (r < 0) return r;
+  r = ctxp_importing(args, ctxp_pipeline_node(private.config, CTXP_ROLE_COLLECTOR_NODE)->ingest[0], result, err);
+  if (r == 0) r = ctxp_private_settle(&private, err);
+  if (r == 0) r = ask_fold(&private, choice, reply, err);
+  struct ctxp_error closing;
+  int closed = ctxp_private_close(&private, r < 0 ? &closing : err);
+  return r < 0 ? r : closed;
+}
+
+static int run(const struct ctxp_args *args) {
+  struct ctxp_spend_choice choice;
+  struct ctxp_import_result result = {0};
+  struct ctxp_error err;
+  ctxp_auto_buf reply = {0};
+  int r = ctxp_spend_choose(args, &choice, &err);
+  if (r == 0) r = ctxp_importing_check(args, &err);
+  if (r < 0) return ctxp_command_fail(&err);
+  ctxp_stop_on_signals();
+  r = work(args, &choice, &result, &reply, &err);
+  if (r == 0) r = ctxp_spend_show(&choice, ctxp_buf_raw(&reply), &result.passed_over, &err);
+  bool whole = ctxp_importing_complain(&result);
+  ctxp_import_result_deinit(&result);
+  return r < 0 ? ctxp_command_fail(&err) : whole ? 0 : 1;
+}
+
+static const struct ctxp_flag flags[] = {
+  CTXP_SPEND_FLAGS,
+  {.name = "prices", .value = "FILE", .help = "a price table that goes over the built-in one"},
+  CTXP_IMPORTING_FLAGS,
+  {.name = NULL},
+};
+const struct ctxp_command ctxp_cmd_report = {
+  .name = "report", .summary = "read transcripts and print what drove the bill and what could be saved", .operands = "FILE|DIR...", .flags = flags, .operands_min = 1,
+  .operands_max = ~0u, .example = "ctxpipe report ~/.claude/projects", .run = run,
+  .details = "Starts a private pipeline in a temporary directory, imports the files, prints, and leaves nothing behind. A file that cannot be read, in whole\n"
+             "or in part, is named; what was good in it counts, and the exit code is 1.",
+};

@@ -1,0 +1,34 @@
+#include "ctxpipe/importing.h"
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "base/str.h"
+#include "ctxpipe/stop.h"
+
+int ctxp_importing_check(const struct ctxp_args *args, struct ctxp_error *err) {
+  struct stat file;
+  for (unsigned i = 0; i < args->operand_count; i++)
+    if (stat(args->operands[i], &file) < 0) return ctxp_error_set(err, -errno, "could not read '%s': %s", args->operands[i], strerror(errno));
+  return 0;
+}
+
+int ctxp_importing(const struct ctxp_args *args, const char *endpoint, struct ctxp_import_result *ret_result, struct ctxp_error *err) {
+  struct ctxp_progress progress;
+  ctxp_progress_begin(&progress);
+  struct ctxp_import_options options = {.endpoint = endpoint, .paths = args->operands, .path_count = args->operand_count, .agent = ctxp_args_get(args, "agent"),
+                                        .format = ctxp_args_get(args, "format"), .progress = ctxp_progress_show, .data = &progress, .stop = &ctxp_stop};
+  int r = ctxp_import_run(&options, ret_result, err);
+  ctxp_progress_end(&progress);
+  return r;
+}
+
+bool ctxp_importing_complain(const struct ctxp_import_result *result) {
+  ctxp_auto_buf text = {0};
+  ctxp_term_lines(&text, ctxp_buf_view(&result->faults));
+  if (text.len && text.ptr[text.len - 1] != '\n') ctxp_buf_char(&text, '\n');
+  if (result->refused) ctxp_buf_printf(&text, "ctxpipe: the collector refused %llu events; 'ctxpipe status' shows the last reason\n", (unsigned long long)result->refused);
+  fflush(stdout);
+  fwrite(text.ptr, 1, text.len, stderr);
+  return result->fault_count == 0 && result->refused == 0;
+}

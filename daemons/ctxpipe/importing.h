@@ -1,0 +1,15 @@
+/* What `import` and `report` share: the importer with its flags, its progress on standard error and its complaints. */
+#pragma once
+#include "ctxpipe/command.h"
+#include "ctxpipe/progress.h"
+
+#define CTXP_IMPORTING_FLAGS \
+  {.name = "agent", .value = "NAME", .help = "the agent that the sessions are booked on (default: the product's name)"}, \
+  {.name = "format", .value = "NAME", .help = "read every file as this format instead of by its content"}
+
+/* Are the operands there? Before anything is started for them. */
+int ctxp_importing_check(const struct ctxp_args *args, struct ctxp_error *err) __attribute__((warn_unused_result));
+/* The operands are the files and folders. */
+int ctxp_importing(const struct ctxp_args *args, const char *endpoint, struct ctxp_import_result *ret_result, struct ctxp_error *err) __attribute__((warn_unused_result));
+/* Prints what could not be read or was refused to standard error. true: there was nothing to complain of. */
+bool ctxp_importing_complain(const struct ctxp_import_result *result);

@@ -1,0 +1,138 @@
+#include "ctxpipe/pipeline.h"
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include "base/str.h"
+#include "codec/msgpack.h"
+#include "config/builtin.h"
+#include "ctxpipe/rundir.h"
+#include "ctxpipe/table.h"
+#include "runtime/control.h"
+
+#define ANSWER_MS 60000 /* a query over a large state is work, but not for ever */
+
+/* every fault is a sentence of its own, with file, line and column */
+static int read_topology(const char *file, struct ctxp_config **ret_config, struct ctxp_error *err) {
+  ctxp_auto_buf faults = {0}, safe = {0};
+  unsigned count = 0;
+  int r = ctxp_topology_read(file, ctxp_registry_get(), ret_config, &faults);
+  if (r == 0) return 0;
+  for (size_t i = 0; i < faults.len; i++) count += faults.ptr[i] == '\n';
+  if (count <= 1) {
+    while (faults.len && faults.ptr[faults.len - 1] == '\n') faults.len--;
+    return ctxp_error_set(err, r, "%s", ctxp_buf_cstr(&faults));
+  }
+  ctxp_term_lines(&safe, ctxp_buf_view(&faults));
+  fwrite(safe.ptr, 1, safe.len, stderr);
+  return ctxp_error_set(err, r, "'%s' has %u faults, listed above; nothing was started", file, count);
+}
+
+static const char nodes_text[] =
+  "nodes:\n"
+  "  collector: {daemon: collector, ingest: ['ipc://ingest.sock']}\n"
+  "  bash: {daemon: bash-digest, subscribe: [collector]}\n"
+  "  amnesia: {daemon: amnesia-tagger, subscribe: [collector]}\n"
+  "  write: {daemon: write-compressor, subscribe: [collector]}\n"
+  "  lazy: {daemon: lazy-estimator, subscribe: [collector]}\n"
+  "  fold: {daemon: fold, subscribe: [collector, bash, amnesia, write, lazy]}\n"
+  "  log: {daemon: sink-log, subscribe: [fold], from: start}\n"
+  "  snapshot: {daemon: sink-snapshot, subscribe: [fold], from: start}\n";
+
+static int builtin_topology(struct ctxp_config **ret_config, struct ctxp_error *err) {
+  ctxp_auto_buf faults = {0};
+  int r = ctxp_topology_parse("/built-in", ctxp_str(ctxp_builtin_topology_text), ctxp_registry_get(), ret_config, &faults);
+  return r < 0 ? ctxp_error_set(err, r, "%s", ctxp_buf_cstr(&faults)) : 0;
+}
+
+int ctxp_pipeline_private(const char *dir, const char *prices, struct ctxp_config **ret_config, struct ctxp_error *err) {
+  ctxp_auto_buf text = {0}, faults = {0};
+  ctxp_buf_printf(&text, "version: 1\nrun_dir: '%s/run'\nstate_dir: '%s/state'\nretain_hours: 0\nmax_bytes: 268435456\ndurability: process\n%s", dir, dir, nodes_text);
+  ctxp_buf_str(&text, "prices: [" CTXP_PRICES_BUILTIN);
+  if (prices) ctxp_buf_printf(&text, ", '%s'", prices);
+  ctxp_buf_str(&text, "]\n");
+  int r = ctxp_topology_parse("/built-in", ctxp_buf_view(&text), ctxp_registry_get(), ret_config, &faults);
+  return r < 0 ? ctxp_error_set(err, r, "%s", ctxp_buf_cstr(&faults)) : 0;
+}
+
+int ctxp_pipeline_config(const struct ctxp_args *args, struct ctxp_config **ret_config, struct ctxp_error *err) {
+  const char *file = ctxp_args_get(args, "file");
+  return file ? read_topology(file, ret_config, err) : builtin_topology(ret_config, err);
+}
+
+static int run_dir_of(const struct ctxp_args *args, struct ctxp_buf *ret_dir, struct ctxp_error *err) {
+  struct ctxp_config *config;
+  const char *dir = ctxp_args_get(args, "run-dir");
+  if (dir) {
+    ctxp_buf_str(ret_dir, dir);
+    return ctxp_buf_error(ret_dir);
+  }
+  int r = ctxp_pipeline_config(args, &config, err);
+  if (r < 0) return r;
+  ctxp_buf_str(ret_dir, config->run_dir);
+  ctxp_topology_free(config);
+  return ctxp_buf_error(ret_dir);
+}
+
+int ctxp_pipeline_find(const struct ctxp_args *args, struct ctxp_pipeline *ret_pipeline, struct ctxp_error *err) {
+  struct ctxp_pipeline pipeline = {0};
+  ctxp_auto_buf dir = {0}, file = {0};
+  int r = run_dir_of(args, &dir, err);
+  if (r == 0) r = ctxp_rundir_read(ctxp_buf_cstr(&dir), &pipeline.supervisor, err);
+  if (r > 0) r = ctxp_error_set(err, -ENOENT, "no pipeline runs in '%s'; 'ctxpipe up' starts one, -f or --run-dir name another", ctxp_buf_cstr(&dir));
+  ctxp_buf_printf(&file, "%s/topology.yaml", ctxp_buf_cstr(&dir));
+  if (r == 0) r = read_topology(ctxp_buf_cstr(&file), &pipeline.config, err);
+  if (r < 0)
+    ctxp_pipeline_deinit(&pipeline);
+  else
+    *ret_pipeline = pipeline;
+  return r;
+}
+
+void ctxp_pipeline_deinit(struct ctxp_pipeline *pipeline) {
+  ctxp_topology_free(pipeline->config);
+  ctxp_buf_deinit(&pipeline->supervisor);
+  *pipeline = (struct ctxp_pipeline){0};
+}
+
+const struct ctxp_node_config *ctxp_pipeline_node(const struct ctxp_config *config, enum ctxp_stage_role role) {
+  for (unsigned i = 0; i < config->node_count; i++)
+    if (config->nodes[i].ops->role == role) return &config->nodes[i];
+  return NULL;
+}
+
+static int call(const struct ctxp_config *config, const char *node, const struct ctxp_buf *request, int timeout_ms, struct ctxp_buf *reply, struct ctxp_error *err) {
+  ctxp_auto_buf endpoint = {0};
+  int r = ctxp_buf_error(request);
+  if (r < 0) return ctxp_error_set(err, r, "out of memory");
+  ctxp_topology_endpoint(config, node, "control", &endpoint);
+  ctxp_buf_reset(reply);
+  return ctxp_control_call(ctxp_buf_cstr(&endpoint), ctxp_buf_raw(request), timeout_ms, reply, err);
+}
+
+int ctxp_pipeline_query(const struct ctxp_config *config, const char *node, struct ctxp_raw query, struct ctxp_buf *ret_reply, struct ctxp_error *err) {
+  ctxp_auto_buf request = {0};
+  ctxp_pack_map(&request, 2);
+  ctxp_pack_cstr(&request, "op");
+  ctxp_pack_cstr(&request, "query");
+  ctxp_pack_cstr(&request, "query");
+  ctxp_pack_raw(&request, query);
+  return call(config, node, &request, ANSWER_MS, ret_reply, err);
+}
+
+int ctxp_pipeline_wait(const struct ctxp_config *config, const char *node, uint64_t cause, int timeout_ms, struct ctxp_error *err) {
+  ctxp_auto_buf request = {0}, reply = {0};
+  ctxp_pack_map(&request, 2);
+  ctxp_pack_cstr(&request, "op");
+  ctxp_pack_cstr(&request, "wait");
+  ctxp_pack_cstr(&request, "cause");
+  ctxp_pack_u64(&request, cause);
+  return call(config, node, &request, timeout_ms, &reply, err);
+}
+
+int ctxp_pipeline_status(const struct ctxp_config *config, const char *node, int timeout_ms, struct ctxp_buf *ret_reply, struct ctxp_error *err) {
+  ctxp_auto_buf request = {0};
+  ctxp_pack_map(&request, 1);
+  ctxp_pack_cstr(&request, "op");
+  ctxp_pack_cstr(&request, "status");
+  return call(config, node, &request, timeout_ms, ret_reply, err);
+}

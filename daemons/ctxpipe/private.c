@@ -1,0 +1,87 @@
+#include "ctxpipe/private.h"
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/str.h"
+#include "codec/msgpack.h"
+#include "ctxpipe/rundir.h"
+#include "ctxpipe/stop.h"
+
+#define ROUND_MS 1000
+
+static int make_dir(struct ctxp_private *p, struct ctxp_error *err) {
+  const char *tmp = getenv("TMPDIR");
+  int n = snprintf(p->dir, sizeof(p->dir), "%s/ctxpipe-XXXXXX", tmp && tmp[0] == '/' ? tmp : "/tmp");
+  if (n < 0 || (size_t)n >= sizeof(p->dir)) return ctxp_error_set(err, -ENAMETOOLONG, "TMPDIR is too long; name a shorter one");
+  if (mkdtemp(p->dir)) return 0;
+  int r = -errno;
+  p->dir[0] = 0;
+  return ctxp_error_set(err, r, "could not make a temporary directory: %s", strerror(-r));
+}
+
+int ctxp_private_open(const char *prices, struct ctxp_private *ret_private, struct ctxp_error *err) {
+  struct ctxp_private p = {.launch = {.life = -1}};
+  int r = make_dir(&p, err);
+  if (r < 0) return r;
+  r = ctxp_pipeline_private(p.dir, prices, &p.config, err);
+  if (r == 0) {
+    struct ctxp_launch_options options = {.config = p.config, .log_level = "warn", .remove_when_done = p.dir, .stop = &ctxp_stop};
+    r = ctxp_launch(&options, &p.launch, err);
+  }
+  *ret_private = p;
+  if (r < 0) {
+    struct ctxp_error unused; /* the first reason is the one that counts */
+    int closed = ctxp_private_close(ret_private, &unused);
+    (void)closed;
+  }
+  return r;
+}
+
+int ctxp_private_check(const struct ctxp_private *private, struct ctxp_error *err) {
+  ctxp_auto_buf map = {0};
+  struct ctxp_raw node;
+  uint32_t left;
+  int r = ctxp_rundir_read(private->config->run_dir, &map, err);
+  if (r < 0) return r;
+  if (r > 0) return ctxp_error_set(err, -ECHILD, "the private pipeline has ended before its time");
+  struct ctxp_cursor it = ctxp_cursor(ctxp_map_get(ctxp_buf_raw(&map), "nodes"));
+  if (!it.at || ctxp_array_open(&it, &left) < 0) return 0;
+  while (ctxp_array_next(&it, &left, &node) > 0) {
+    struct ctxp_str last = ctxp_map_str(node, "lastError");
+    if (ctxp_str_is(ctxp_map_str(node, "state"), "failed")) return ctxp_error_set(err, -ECHILD, "%.*s", (int)last.len, last.ptr);
+  }
+  return 0;
+}
+
+static int settle_node(struct ctxp_private *p, const char *node, uint64_t cause, struct ctxp_error *err) {
+  for (;;) {
+    if (ctxp_stop) return ctxp_error_set(err, -EINTR, "stopped");
+    int r = ctxp_pipeline_wait(p->config, node, cause, ROUND_MS, err);
+    if (r == 0 || (r != -ETIMEDOUT && r != -EINTR)) return r;
+    r = ctxp_private_check(p, err);
+    if (r < 0) return r;
+  }
+}
+
+int ctxp_private_settle(struct ctxp_private *private, struct ctxp_error *err) {
+  const struct ctxp_node_config *collector = ctxp_pipeline_node(private->config, CTXP_ROLE_COLLECTOR_NODE);
+  ctxp_auto_buf status = {0};
+  if (!collector) return ctxp_error_set(err, -ENOENT, "the built-in topology has no collector");
+  int r = ctxp_pipeline_status(private->config, collector->name, 30000, &status, err);
+  uint64_t head = r == 0 ? ctxp_map_u64(ctxp_buf_raw(&status), "head", 0) : 0;
+  for (unsigned i = 0; i < private->config->node_count && r == 0; i++) {
+    const struct ctxp_node_config *node = &private->config->nodes[i];
+    if (node->ops->role == CTXP_ROLE_FOLD_NODE || node->ops->role == CTXP_ROLE_SINK_NODE) r = settle_node(private, node->name, head, err);
+  }
+  return r;
+}
+
+int ctxp_private_close(struct ctxp_private *private, struct ctxp_error *err) {
+  int r = ctxp_launch_end(&private->launch, !ctxp_stop, err);
+  int removed = private->dir[0] ? ctxp_remove_tree(private->dir) : 0; /* where the supervisor could not */
+  ctxp_topology_free(private->config);
+  if (removed < 0 && r == 0) r = ctxp_error_set(err, removed, "could not remove '%s'", private->dir);
+  private->config = NULL;
+  return r;
+}

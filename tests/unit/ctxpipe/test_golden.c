@@ -1,0 +1,90 @@
+/* What people see, from fixed answers: golden/NAME.json in, golden/NAME.txt out. GOLDEN_WRITE=1 writes them anew, to be read before
+ * they are committed. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include "base/str.h"
+#include "codec/json.h"
+#include "codec/msgpack.h"
+#include "ctxpipe/bill.h"
+#include "ctxpipe/status.h"
+
+static const char *folder;
+
+static void read_file(const char *name, struct ctxp_buf *out) {
+  char path[512], block[4096];
+  size_t n;
+  snprintf(path, sizeof(path), "%s/%s", folder, name);
+  FILE *file = fopen(path, "r");
+  if (!file) fail_msg("there is no '%s'", path);
+  while ((n = fread(block, 1, sizeof(block), file)) > 0) ctxp_buf_add(out, block, n);
+  fclose(file);
+}
+
+static void read_answer(const char *name, struct ctxp_buf *raw) {
+  ctxp_auto_buf text = {0};
+  struct ctxp_error err;
+  read_file(name, &text);
+  if (ctxp_json_to_raw(ctxp_buf_view(&text), raw, &err) < 0) fail_msg("%s: %s", name, err.text);
+}
+
+static void compare(const char *name, struct ctxp_buf *got) {
+  ctxp_auto_buf want = {0};
+  if (getenv("GOLDEN_WRITE")) {
+    char path[512];
+    snprintf(path, sizeof(path), "%s/%s", folder, name);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fwrite(got->ptr, 1, got->len, file);
+    fclose(file);
+  }
+  read_file(name, &want);
+  assert_string_equal(ctxp_buf_cstr(got), ctxp_buf_cstr(&want));
+}
+
+static void bill(const char *name, const struct ctxp_bill_options *options, const struct ctxp_style *style) {
+  ctxp_auto_buf raw = {0}, passed = {0}, out = {0};
+  struct ctxp_error err;
+  read_answer("spend.json", &raw);
+  assert_int_equal(ctxp_json_to_raw(CTXP_STR("[{\"file\":\"a.jsonl\",\"kind\":\"torn line\",\"count\":2}]"), &passed, &err), 0);
+  assert_int_equal(ctxp_bill_print(ctxp_buf_raw(&raw), ctxp_buf_raw(&passed), options, style, &out), 0);
+  compare(name, &out);
+}
+
+static void the_whole_bill(void **state) {
+  (void)state;
+  bill("spend.txt", &(struct ctxp_bill_options){.grain = -1, .top = 20}, &(struct ctxp_style){0});
+}
+
+static void the_bill_by_view_with_what_is_below_the_top_as_one_row(void **state) {
+  (void)state;
+  bill("spend-top.txt", &(struct ctxp_bill_options){.grain = CTXP_GRAIN_VIEW, .top = 2}, &(struct ctxp_style){0});
+}
+
+static void the_bill_on_a_terminal(void **state) {
+  (void)state;
+  bill("spend-terminal.txt", &(struct ctxp_bill_options){.grain = CTXP_GRAIN_BAND, .top = 20}, &(struct ctxp_style){.colour = true, .utf8 = true, .columns = 100});
+}
+
+static void the_state_of_a_pipeline(void **state) {
+  ctxp_auto_buf raw = {0}, out = {0};
+  (void)state;
+  read_answer("status.json", &raw);
+  assert_int_equal(ctxp_status_print(ctxp_buf_raw(&raw), &(struct ctxp_style){0}, &out), 0);
+  compare("status.txt", &out);
+}
+
+int main(int argc, char **argv) {
+  const struct CMUnitTest tests[] = {
+    cmocka_unit_test(the_whole_bill),
+    cmocka_unit_test(the_bill_by_view_with_what_is_below_the_top_as_one_row),
+    cmocka_unit_test(the_bill_on_a_terminal),
+    cmocka_unit_test(the_state_of_a_pipeline),
+  };
+  folder = argc > 1 ? argv[1] : "golden";
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
