@@ -20,7 +20,7 @@ static const struct ctxp_option option_table[] = {
 static const struct ctxp_consume consumes[] = {
     {CTXP_KIND_session_start, 0}, {CTXP_KIND_session_end, 0}, {CTXP_KIND_agent_start, 0}, {CTXP_KIND_turn_start, 0}, {CTXP_KIND_turn_end, 0},
     {CTXP_KIND_context, 0}, {CTXP_KIND_context_message, 0}, {CTXP_KIND_prompt, 0}, {CTXP_KIND_compaction, 0}, {CTXP_KIND_evict, 0}, {CTXP_KIND_gap, 0},
-    {CTXP_KIND_answer_missed, 0}, {CTXP_KIND_bash, 0}, {CTXP_KIND_bash_fallback, 0}, {CTXP_KIND_amnesia_tag, 0}, {CTXP_KIND_amnesia_remove, 0},
+    {CTXP_KIND_bash, 0}, {CTXP_KIND_bash_fallback, 0}, {CTXP_KIND_amnesia_tag, 0}, {CTXP_KIND_amnesia_remove, 0},
     {CTXP_KIND_write, 0}, {CTXP_KIND_write_inject_failed, 0}, {CTXP_KIND_lazy, 0}, {CTXP_KIND_aux, 0}, {CTXP_KIND_regret, 0}, {CTXP_KIND_hold, 0}, {CTXP_KIND_NONE, 0}};
 static const enum ctxp_kind emits[] = {
     CTXP_KIND_bash, CTXP_KIND_bash_fallback, CTXP_KIND_amnesia_tag, CTXP_KIND_amnesia_remove, CTXP_KIND_write, CTXP_KIND_write_inject_failed, CTXP_KIND_lazy,
@@ -202,7 +202,6 @@ static int from_agent(struct ctxp_stage *stage, struct ctxp_fold_window *w, cons
   case CTXP_KIND_prompt: return on_prompt(stage, w, ev);
   case CTXP_KIND_compaction: w->since |= CTXP_FOLD_COMPACTED; w->changed = true; return 0;
   case CTXP_KIND_evict: ctxp_fold_window_evict(w, ev->evict.ids); w->changed = true; return 0;
-  case CTXP_KIND_answer_missed: ctxp_fold_ledger_missed(w, ev); return 0;
   default: return 0;
   }
 }

@@ -14,32 +14,36 @@ static void drop_kept(struct ctxp_fold_window *w, uint32_t i) {
   w->kept.count--;
 }
 
-static int keep(struct ctxp_fold_window *w, unsigned mechanism, uint64_t tokens, uint64_t cause, struct ctxp_str call) {
+static int keep(struct ctxp_fold_window *w, unsigned mechanism, uint64_t tokens, struct ctxp_str call) {
   if (tokens == 0) return 0;
   if (!ctxp_fold_grow(&w->kept, sizeof(*w->kept.at))) return -ENOMEM;
-  w->kept.at[w->kept.count++] = (struct ctxp_fold_kept){.tokens = tokens, .cause = cause, .place = w->live.count, .turn = w->turns_ended, .mechanism = (uint8_t)mechanism,
+  w->kept.at[w->kept.count++] = (struct ctxp_fold_kept){.tokens = tokens, .place = w->live.count, .turn = w->turns_ended, .mechanism = (uint8_t)mechanism,
                                                         .call = call.len ? ctxp_hash128(call.ptr, call.len) : (struct ctxp_hash128){0, 0}};
   w->kept_tokens += tokens;
   return 0;
 }
 
-/* tokens of the mechanism come back: those of the call first, else the newest */
-static void unkeep(struct ctxp_fold_window *w, unsigned mechanism, struct ctxp_str call, uint64_t tokens) {
+/* Tokens of the mechanism are no longer kept out: those of the call first, else the newest. Returns how many of them were saved in
+ * the turn under way. */
+static uint64_t unkeep(struct ctxp_fold_window *w, unsigned mechanism, struct ctxp_str call, uint64_t tokens) {
   struct ctxp_hash128 id = ctxp_hash128(call.ptr, call.len);
+  uint64_t of_turn = 0;
   for (unsigned round = 0; round < 2; round++)
     for (uint32_t i = w->kept.count; i-- > 0 && tokens;) {
       struct ctxp_fold_kept *k = &w->kept.at[i];
       if (k->mechanism != mechanism || (round == 0 && (k->call.lo != id.lo || k->call.hi != id.hi))) continue;
       uint64_t take = tokens < k->tokens ? tokens : k->tokens;
+      of_turn += k->turn == w->turns_ended ? take : 0;
       tokens -= take;
       k->tokens -= take;
       w->kept_tokens -= take;
       if (k->tokens == 0) drop_kept(w, i);
     }
+  return of_turn;
 }
 
 /* ---- events of mechanisms ---- */
-static int take_saving(struct ctxp_fold_window *w, unsigned mechanism, bool applied, int64_t saved, uint64_t looked_at, uint64_t cause, struct ctxp_str call) {
+static int take_saving(struct ctxp_fold_window *w, unsigned mechanism, bool applied, int64_t saved, uint64_t looked_at, struct ctxp_str call) {
   uint64_t tokens = saved > 0 ? (uint64_t)saved : 0;
   if (!applied) {
     w->session->potential[mechanism] += tokens;
@@ -47,7 +51,7 @@ static int take_saving(struct ctxp_fold_window *w, unsigned mechanism, bool appl
     return 0;
   }
   w->turn.saved[mechanism] += tokens;
-  return keep(w, mechanism, tokens, cause, call);
+  return keep(w, mechanism, tokens, call);
 }
 
 static void take_lazy(struct ctxp_fold_window *w, bool applied, uint64_t avoided) {
@@ -61,17 +65,14 @@ static unsigned mechanism_named(struct ctxp_str name) {
   return ctxp_str_is(name, "amnesia") ? CTXP_FOLD_AMNESIA : ctxp_str_is(name, "write") ? CTXP_FOLD_WRITE : ctxp_str_is(name, "lazy") ? CTXP_FOLD_LAZY : CTXP_FOLD_BASH;
 }
 
-/* a regret that tells of an answer that was missed says again what the ledger took back already */
-static void take_regret(struct ctxp_fold_window *w, const struct ctxp_event *ev) {
-  unsigned mechanism = mechanism_named(ev->regret.mechanism);
-  uint64_t tokens = ev->regret.tokens;
-  if (w->missed_seq && ev->cause == w->missed_seq) {
-    uint64_t known = tokens < w->missed_taken[mechanism] ? tokens : w->missed_taken[mechanism];
-    w->missed_taken[mechanism] -= known;
-    tokens -= known;
-  }
-  w->turn.regret += tokens;
-  unkeep(w, mechanism, ev->regret.toolCallId, tokens);
+/* What was never applied leaves the turn that has it, unless that has ended; everything else that comes back is regret. Of an
+ * answer that was missed the mechanisms tell so by a regret. */
+static void take_regret(struct ctxp_fold_window *w, const struct ctxp_regret *regret) {
+  unsigned mechanism = mechanism_named(regret->mechanism);
+  uint64_t of_turn = unkeep(w, mechanism, regret->toolCallId, regret->tokens);
+  if (!ctxp_str_is(regret->reason, "not applied") || of_turn > w->turn.saved[mechanism]) of_turn = 0;
+  w->turn.saved[mechanism] -= of_turn;
+  w->turn.regret += regret->tokens - of_turn;
 }
 
 #define APPLIED(record, shape) (!ctxp_has(record, shape, applied) || (record)->applied)
@@ -80,37 +81,21 @@ int ctxp_fold_ledger_take(struct ctxp_fold_window *w, const struct ctxp_event *e
   static const struct ctxp_str none = {"", 0};
   w->changed = w->session->changed = true;
   if (ev->kind == CTXP_KIND_bash)
-    return take_saving(w, CTXP_FOLD_BASH, APPLIED(&ev->bash, bash), ev->bash.saved, ev->bash.originalTokens, ev->cause, ev->bash.toolCallId);
+    return take_saving(w, CTXP_FOLD_BASH, APPLIED(&ev->bash, bash), ev->bash.saved, ev->bash.originalTokens, ev->bash.toolCallId);
   if (ev->kind == CTXP_KIND_bash_fallback)
-    return take_saving(w, CTXP_FOLD_BASH, APPLIED(&ev->bash_fallback, bash_fallback), ev->bash_fallback.saved, ev->bash_fallback.originalTokens, ev->cause,
+    return take_saving(w, CTXP_FOLD_BASH, APPLIED(&ev->bash_fallback, bash_fallback), ev->bash_fallback.saved, ev->bash_fallback.originalTokens,
                        ev->bash_fallback.toolCallId);
   if (ev->kind == CTXP_KIND_write)
-    return take_saving(w, CTXP_FOLD_WRITE, APPLIED(&ev->write, write), ev->write.saved, ev->write.originalTokens, ev->cause, ev->write.toolCallId);
+    return take_saving(w, CTXP_FOLD_WRITE, APPLIED(&ev->write, write), ev->write.saved, ev->write.originalTokens, ev->write.toolCallId);
   if (ev->kind == CTXP_KIND_amnesia_remove) {
     if (APPLIED(&ev->amnesia_remove, amnesia_remove)) w->since |= CTXP_FOLD_REMOVED;
-    return take_saving(w, CTXP_FOLD_AMNESIA, APPLIED(&ev->amnesia_remove, amnesia_remove), ev->amnesia_remove.saved, 0, ev->cause, none);
+    return take_saving(w, CTXP_FOLD_AMNESIA, APPLIED(&ev->amnesia_remove, amnesia_remove), ev->amnesia_remove.saved, 0, none);
   }
   if (ev->kind == CTXP_KIND_amnesia_tag && !APPLIED(&ev->amnesia_tag, amnesia_tag)) w->session->looked_at[CTXP_FOLD_AMNESIA] += ev->amnesia_tag.tokens;
   if (ev->kind == CTXP_KIND_lazy) take_lazy(w, APPLIED(&ev->lazy, lazy), ev->lazy.avoidedTokens);
   if (ev->kind == CTXP_KIND_aux) w->turn.aux += ev->aux.inputTokens + ev->aux.outputTokens;
-  if (ev->kind == CTXP_KIND_regret) take_regret(w, ev);
+  if (ev->kind == CTXP_KIND_regret) take_regret(w, &ev->regret);
   return 0;
-}
-
-void ctxp_fold_ledger_missed(struct ctxp_fold_window *w, const struct ctxp_event *ev) {
-  w->missed_seq = ev->seq;
-  memset(w->missed_taken, 0, sizeof(w->missed_taken));
-  for (uint32_t i = w->kept.count; i-- > 0;) {
-    struct ctxp_fold_kept k = w->kept.at[i];
-    if (k.cause != ev->answer_missed.askSeq) continue;
-    if (k.turn == w->turns_ended)
-      w->turn.saved[k.mechanism] -= k.tokens < w->turn.saved[k.mechanism] ? k.tokens : w->turn.saved[k.mechanism];
-    else
-      w->turn.regret += k.tokens;
-    w->missed_taken[k.mechanism] += k.tokens;
-    drop_kept(w, i);
-  }
-  w->changed = true;
 }
 
 /* ---- requests and turns ---- */

@@ -30,8 +30,6 @@ struct ctxp_fold_session {
 
 /* An event of a mechanism, applied or potential. -ENOMEM. */
 int ctxp_fold_ledger_take(struct ctxp_fold_window *w, const struct ctxp_event *ev) __attribute__((warn_unused_result));
-/* An answer was not applied: what it saved is taken back, from the turn under way or as regret. */
-void ctxp_fold_ledger_missed(struct ctxp_fold_window *w, const struct ctxp_event *ev);
 /* A request was formed: what it would have carried. q: its figures. */
 void ctxp_fold_ledger_request(struct ctxp_fold_window *w, const struct ctxp_fold_request *q);
 /* Is there anything that no turn has? */

@@ -93,12 +93,11 @@ int ctxp_fold_read_session(struct ctxp_raw raw, struct ctxp_fold_session *s) {
 static void write_turn(struct ctxp_buf *out, const struct ctxp_fold_window *w) {
   const struct ctxp_fold_turn *t = &w->turn;
   u64s(out, t->saved, CTXP_FOLD_MECHANISMS);
-  u64s(out, (const uint64_t[]){t->aux, t->regret, t->carried, t->carried_cost_nano, t->carried_priced, w->missed_seq}, 6);
-  u64s(out, w->missed_taken, CTXP_FOLD_MECHANISMS);
+  u64s(out, (const uint64_t[]){t->aux, t->regret, t->carried, t->carried_cost_nano, t->carried_priced}, 5);
   ctxp_pack_u64(out, w->kept.count);
   for (uint32_t i = 0; i < w->kept.count; i++) {
     const struct ctxp_fold_kept *k = &w->kept.at[i];
-    u64s(out, (const uint64_t[]){k->tokens, k->cause, k->place, k->turn, k->mechanism}, 5);
+    u64s(out, (const uint64_t[]){k->tokens, k->place, k->turn, k->mechanism}, 4);
     ctxp_fold_write_hash(out, k->call);
   }
 }
@@ -106,15 +105,14 @@ static void write_turn(struct ctxp_buf *out, const struct ctxp_fold_window *w) {
 static int read_turn(struct ctxp_cursor *c, struct ctxp_fold_window *w) {
   struct ctxp_fold_turn *t = &w->turn;
   bool bad = false;
-  uint64_t v[6];
+  uint64_t v[5];
   read_u64s(c, t->saved, CTXP_FOLD_MECHANISMS, &bad);
-  read_u64s(c, v, 6, &bad);
-  t->aux = v[0], t->regret = v[1], t->carried = v[2], t->carried_cost_nano = v[3], t->carried_priced = v[4], w->missed_seq = v[5];
-  read_u64s(c, w->missed_taken, CTXP_FOLD_MECHANISMS, &bad);
+  read_u64s(c, v, 5, &bad);
+  t->aux = v[0], t->regret = v[1], t->carried = v[2], t->carried_cost_nano = v[3], t->carried_priced = v[4];
   for (uint64_t left = ctxp_fold_read_u64(c, &bad); left && !bad; left--) {
     if (!ctxp_fold_grow(&w->kept, sizeof(*w->kept.at))) return -ENOMEM;
-    read_u64s(c, v, 5, &bad);
-    struct ctxp_fold_kept k = {.tokens = v[0], .cause = v[1], .place = (uint32_t)v[2], .turn = (uint32_t)v[3], .mechanism = (uint8_t)(v[4] % CTXP_FOLD_MECHANISMS)};
+    read_u64s(c, v, 4, &bad);
+    struct ctxp_fold_kept k = {.tokens = v[0], .place = (uint32_t)v[1], .turn = (uint32_t)v[2], .mechanism = (uint8_t)(v[3] % CTXP_FOLD_MECHANISMS)};
     k.call = ctxp_fold_read_hash(c, &bad);
     w->kept_tokens += k.tokens;
     w->kept.at[w->kept.count++] = k;

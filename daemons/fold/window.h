@@ -75,7 +75,7 @@ static inline uint64_t ctxp_fold_request_cost_nano(const struct ctxp_fold_reques
 #define CTXP_FOLD_ARRAY(type) struct { type *at; uint32_t count, cap, dirty; /* dirty: first that is not saved as it is */ }
 
 struct ctxp_fold_kept { /* tokens that a mechanism keeps out of every request that would have carried them */
-  uint64_t tokens, cause;
+  uint64_t tokens;
   struct ctxp_hash128 call;
   uint32_t place; /* where they would stand */
   uint32_t turn;  /* turns that had ended when they were saved */
@@ -111,7 +111,6 @@ struct ctxp_fold_window {
   struct ctxp_fold_turn turn;
   uint32_t turns_ended;
   uint64_t turn_number; /* of the turn under way, or the next */
-  uint64_t missed_seq, missed_taken[CTXP_FOLD_MECHANISMS]; /* the last answer_missed, and what was taken back for it */
   uint32_t final_at;    /* counted requests when the last `final` bill was said */
   bool changed, touched;
   UT_hash_handle hh;

@@ -7,6 +7,29 @@ static bool regretted(struct ctxp_amnesia *window, const struct ctxp_message *me
   return result && result->regretted;
 }
 
+/* the message that holds the call, stripped or not */
+static struct ctxp_message *owner_of(struct ctxp_amnesia *window, struct ctxp_str call, struct ctxp_message_call **ret_call) {
+  for (struct ctxp_message *m = window->messages; m; m = m->hh.next)
+    if (m->role == CTXP_ROLE_assistant && (*ret_call = ctxp_amnesia_call(m, call)) != NULL) return m;
+  return NULL;
+}
+
+/* A result does not come back without its call, nor a call without its result. */
+static void widen(struct ctxp_amnesia *window) {
+  for (struct ctxp_message *m = window->messages; m; m = m->hh.next) {
+    struct ctxp_message_call *call;
+    if (m->gone == CTXP_HERE || !m->applied || m->role != CTXP_ROLE_tool) continue;
+    struct ctxp_message *owner = owner_of(window, (struct ctxp_str){m->call, m->call_len}, &call);
+    if (!owner) continue;
+    if (m->wanted) {
+      owner->wanted = owner->wanted || (owner->gone != CTXP_HERE && owner->applied);
+      call->gone = CTXP_HERE;
+    } else if (owner->wanted && call->gone == CTXP_HERE) {
+      m->wanted = true;
+    }
+  }
+}
+
 static void put_back(struct ctxp_amnesia *window, struct ctxp_message *message) {
   struct ctxp_result *result = ctxp_amnesia_result(window, (struct ctxp_str){message->call, message->call_len});
   window->gone_count -= message->gone == CTXP_GONE && message->applied;
@@ -19,6 +42,7 @@ static void put_back(struct ctxp_amnesia *window, struct ctxp_message *message) 
 
 /* the `wanted` messages are in the window again: one regret for each result that they went with */
 static int take_back(struct ctxp_stage *stage, struct ctxp_amnesia *window, const char *reason) {
+  widen(window);
   for (struct ctxp_message *message = window->messages; message; message = message->hh.next) {
     if (!message->wanted) continue;
     struct ctxp_event out = {.kind = CTXP_KIND_regret};

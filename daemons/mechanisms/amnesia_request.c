@@ -89,29 +89,8 @@ static struct ctxp_str went_with(const struct ctxp_view *view) {
   return view->call_count ? view->calls[0].id : view->id;
 }
 
-static int remember(struct ctxp_amnesia *window, const struct ctxp_view *view, enum ctxp_gone gone, bool applied, uint64_t ask) {
-  struct ctxp_message *message = ctxp_amnesia_make(window, view->id);
-  struct ctxp_result *result = ctxp_amnesia_result(window, view->call);
-  struct ctxp_str with = went_with(view);
-  if (!message) return -ENOMEM;
-  window->gone_count += gone == CTXP_GONE && applied;
-  message->gone = gone;
-  message->applied = applied;
-  message->ask = ask;
-  message->tokens = view->tokens;
-  message->role = view->role;
-  message->call_len = view->call.len;
-  message->for_call_len = with.len;
-  if (view->role == CTXP_ROLE_tool && result) {
-    result->candidate = false;
-    result->removed = applied && gone == CTXP_GONE;
-  }
-  int r = ctxp_amnesia_text(&message->call, view->call);
-  return r < 0 ? r : ctxp_amnesia_text(&message->for_call, with);
-}
-
-/* the stripped calls of a message that stays */
-static int remember_calls(struct ctxp_amnesia *window, const struct ctxp_view *view, enum ctxp_gone gone, uint64_t ask) {
+/* the message with its calls, as the request has it */
+static struct ctxp_message *known(struct ctxp_amnesia *window, const struct ctxp_view *view) {
   struct ctxp_message *message = ctxp_amnesia_make(window, view->id);
   struct ctxp_list list = {0};
   ctxp_auto_buf room = {0};
@@ -121,14 +100,39 @@ static int remember_calls(struct ctxp_amnesia *window, const struct ctxp_view *v
     ctxp_set(&call, call, tokens, view->calls[k].tokens);
     r = ctxp_list_add(&list, &room, &ctxp_shape_call, &call);
   }
-  if (r == 0) r = ctxp_amnesia_define(message, view->role, (struct ctxp_str){0}, list);
-  for (size_t k = 0; k < view->call_count && r == 0; k++) {
+  if (r == 0) r = ctxp_amnesia_define(message, view->role, view->call, list);
+  return r == 0 ? message : NULL;
+}
+
+static int remember(struct ctxp_amnesia *window, const struct ctxp_view *view, enum ctxp_gone gone, bool applied, uint64_t ask) {
+  struct ctxp_message *message = known(window, view);
+  struct ctxp_result *result = ctxp_amnesia_result(window, view->call);
+  struct ctxp_str with = went_with(view);
+  if (!message) return -ENOMEM;
+  window->gone_count += gone == CTXP_GONE && applied;
+  message->gone = gone;
+  message->applied = applied;
+  message->ask = ask;
+  message->tokens = view->tokens;
+  message->for_call_len = with.len;
+  if (view->role == CTXP_ROLE_tool && result) {
+    result->candidate = false;
+    result->removed = applied && gone == CTXP_GONE;
+  }
+  return ctxp_amnesia_text(&message->for_call, with);
+}
+
+/* the stripped calls of a message that stays */
+static int remember_calls(struct ctxp_amnesia *window, const struct ctxp_view *view, enum ctxp_gone gone, uint64_t ask) {
+  struct ctxp_message *message = known(window, view);
+  if (!message) return -ENOMEM;
+  for (size_t k = 0; k < view->call_count; k++) {
     struct ctxp_message_call *call = ctxp_amnesia_call(message, view->calls[k].id);
     if (!view->calls[k].strip || !call) continue;
     call->gone = gone;
     call->ask = ask;
   }
-  return r;
+  return 0;
 }
 
 static int remove_now(struct ctxp_stage *stage, struct ctxp_amnesia *window, const struct ctxp_request *request, bool applied, uint64_t ask) {

@@ -176,9 +176,9 @@ static int other(struct digest *d, const struct pick *pick, enum ctxp_line_class
     struct pick context = *pick;
     context.owner = d->owner;
     d->after--;
-    r = take(d, context, RANK_CONTEXT, CONTEXT_MAX);
+    if (pick->shape != d->above) r = take(d, context, RANK_CONTEXT, CONTEXT_MAX);
   } else {
-    d->before[0] = d->before[1];
+    if (pick->shape != d->above) d->before[0] = d->before[1];
     d->before[1] = *pick;
   }
   if (pick->shape == d->above) return r == 0 && class != CTXP_LINE_NOISE ? take(d, *pick, RANK_REPEAT, REPEATS_MAX) : r;
@@ -264,9 +264,11 @@ static int by_offset(const void *a, const void *b) {
   const struct pick *p = a, *q = b;
   return (p->offset > q->offset) - (p->offset < q->offset);
 }
+static size_t away(const struct pick *context) { return context->offset > context->owner ? context->offset - context->owner : context->owner - context->offset; }
 static int by_rank(const void *a, const void *b) {
   const struct pick *p = a, *q = b;
   if (p->rank != q->rank) return p->rank < q->rank ? -1 : 1;
+  if (p->rank == RANK_CONTEXT && away(p) != away(q)) return away(p) < away(q) ? -1 : 1;
   return p->rank == RANK_TAIL || p->rank == RANK_LAST ? by_offset(b, a) : by_offset(a, b); /* from the end backwards */
 }
 
@@ -421,6 +423,7 @@ static int write_gap(const struct digest *d, const struct pick *above, const str
   if (from > to || to == UINT64_MAX) return 0;
   const char *newline = above ? memchr(d->text.ptr + start, '\n', end - start) : NULL;
   if (newline) start = (size_t)(newline - d->text.ptr) + 1;
+  while (below && end > start && d->text.ptr[end - 1] != '\n') end--; /* what a carriage return overwrote in the line below */
   int r = count_kinds((struct ctxp_str){d->text.ptr + start, end - start}, above ? above->shape : 0, &kinds, &like);
   if (r < 0 || !kinds) return r; /* blank lines need no mark */
   if (d->compact)

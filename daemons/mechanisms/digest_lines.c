@@ -334,6 +334,7 @@ uint64_t ctxp_line_shape(struct ctxp_str line) {
     if (is_path_byte(c)) {
       while (i < line.len && is_path_byte(line.ptr[i])) i++;
       mix_token(&hash, (struct ctxp_str){line.ptr + start, i - start});
+      mix(&hash, ' ');
     } else if (c == '\'' || c == '"' || c == '`') {
       const char *close = memchr(line.ptr + i + 1, c == '`' ? '\'' : c, line.len - i - 1);
       const char *same = c == '`' ? memchr(line.ptr + i + 1, '`', line.len - i - 1) : NULL;
@@ -341,8 +342,8 @@ uint64_t ctxp_line_shape(struct ctxp_str line) {
       i = close ? (size_t)(close - line.ptr) + 1 : i + 1;
       mix(&hash, close ? 'Q' : '\'');
     } else {
-      while (i < line.len && line.ptr[i] == c) i++; /* runs of blanks, dashes, stars count as one */
-      mix(&hash, (unsigned char)c);
+      while (i < line.len && line.ptr[i] == c) i++; /* runs of dashes, stars, ... count as one, blanks not at all */
+      if (c != ' ' && c != '\t') mix(&hash, (unsigned char)c);
     }
   }
   return hash;

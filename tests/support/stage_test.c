@@ -132,6 +132,11 @@ void ctxp_test_crash(struct ctxp_test *t) {
   start(t);
 }
 
+void ctxp_test_reopen(struct ctxp_test *t) {
+  t->stage = NULL;
+  start(t);
+}
+
 static void deliver(struct ctxp_test *t, const struct ctxp_buf *body, uint64_t seq, uint64_t cause) {
   struct ctxp_event event;
   struct ctxp_fault fault;

@@ -48,6 +48,8 @@ void ctxp_test_push_json(struct ctxp_test *t, const char *line);
 void ctxp_test_restart(struct ctxp_test *t);
 /* Close without a save, open anew: what a kill is, for a stage that stores in open and save only. */
 void ctxp_test_crash(struct ctxp_test *t);
+/* Opens it anew with the same store after the test freed the stage: what a death between checkpoints is. */
+void ctxp_test_reopen(struct ctxp_test *t);
 /* The i-th emitted event as a log line; the caller's buffer. */
 const char *ctxp_test_line(struct ctxp_test *t, unsigned i, bool seed_only, struct ctxp_buf *out);
 /* The answer to the ask with that number as JSON, "" if there was none. */

@@ -87,27 +87,36 @@ static void net_is_total_less_auxiliary_calls_and_regret_and_may_be_negative(voi
   assert_int_equal(turn.net, 1999 - 2100 - 99);
 }
 
-static void an_answer_that_was_missed_takes_its_saving_back_once(void **state) {
+#define REGRET "{\"kind\":\"regret\",\"mechanism\":\"bash\",\"toolCallId\":\"b\",\"tokens\":1999,\"reason\":\"%s\"}"
+
+static void what_was_never_applied_leaves_its_turn_or_else_is_regret(void **state) {
   (void)state;
   fold_open(&t, NULL);
-  struct ctxp_event ev = {.kind = CTXP_KIND_bash, .seq = 100, .cause = 7};
-  ev.bash = (struct ctxp_bash){.toolCallId = CTXP_STR("b"), .command = CTXP_STR("make"), .originalTokens = 2000, .summaryTokens = 1, .saved = 1999};
-  ctxp_test_push(&t, &ev);
-  fold_push(&t, "{\"kind\":\"answer_missed\",\"askSeq\":7,\"reason\":\"timeout\"}");
-  struct ctxp_event regret = {.kind = CTXP_KIND_regret, .seq = 101, .cause = t.seq};
-  regret.regret = (struct ctxp_regret){.mechanism = CTXP_STR("bash"), .toolCallId = CTXP_STR("b"), .tokens = 1999, .reason = CTXP_STR("not applied")};
-  ctxp_test_push(&t, &regret); /* the mechanism says it too: it counts once */
+  fold_push(&t, BASH, "");
+  fold_push(&t, REGRET, "not applied");
   fold_push(&t, "{\"kind\":\"turn_end\",\"turn\":0}");
   assert_int_equal(last_turn().total, 0);
   assert_int_equal(last_turn().net, 0);
-  ev.cause = 8; /* missed only after its turn has ended: the turn stands, and net has it */
-  ctxp_test_push(&t, &ev);
+  fold_push(&t, BASH, "");
   fold_push(&t, "{\"kind\":\"turn_end\",\"turn\":1}");
   assert_int_equal(last_turn().net, 1999);
-  fold_push(&t, "{\"kind\":\"answer_missed\",\"askSeq\":8,\"reason\":\"lost\"}");
+  fold_push(&t, REGRET, "not applied"); /* its turn has ended, and stands */
   fold_push(&t, "{\"kind\":\"turn_end\",\"turn\":2}");
   assert_int_equal(last_turn().total, 0);
   assert_int_equal(last_turn().net, -1999);
+  assert_int_equal(last_turn().cumulative.total, 1999);
+}
+
+static void what_was_applied_and_came_back_is_regret_and_carried_no_more(void **state) {
+  (void)state;
+  fold_open(&t, NULL);
+  fold_push(&t, BASH, "");
+  fold_push(&t, REGRET, "came back");
+  fold_push(&t, "{\"kind\":\"prompt\",\"callId\":\"c\",\"model\":\"v/m\",\"append\":[{\"id\":\"u\"}],\"usage\":{\"input\":1000}}");
+  fold_push(&t, "{\"kind\":\"turn_end\",\"turn\":0}");
+  assert_int_equal(last_turn().total, 1999);
+  assert_int_equal(last_turn().net, 0);
+  assert_int_equal(last_turn().carried, 0);
 }
 
 static void prompt(const char *call, unsigned keep, const char *append) {
@@ -243,7 +252,8 @@ int main(void) {
       cmocka_unit_test_teardown(what_came_between_turns_counts_once_in_the_next_that_ends, close_fold),
       cmocka_unit_test_teardown(what_was_not_applied_is_potential_and_in_no_total, close_fold),
       cmocka_unit_test_teardown(net_is_total_less_auxiliary_calls_and_regret_and_may_be_negative, close_fold),
-      cmocka_unit_test_teardown(an_answer_that_was_missed_takes_its_saving_back_once, close_fold),
+      cmocka_unit_test_teardown(what_was_never_applied_leaves_its_turn_or_else_is_regret, close_fold),
+      cmocka_unit_test_teardown(what_was_applied_and_came_back_is_regret_and_carried_no_more, close_fold),
       cmocka_unit_test_teardown(what_is_kept_out_is_carried_in_every_request_until_a_compaction, close_fold),
       cmocka_unit_test_teardown(a_rewind_before_its_place_ends_what_is_carried, close_fold),
       cmocka_unit_test_teardown(a_session_end_closes_a_turn_that_has_something, close_fold),
