@@ -69,9 +69,10 @@ static bool entry_of(const struct ctxp_stage *stage, const struct ctxp_topology 
 
 static int apply_topology(struct ctxp_stage *stage, const struct ctxp_topology *topology) {
   struct ctxp_derivation entry;
-  struct ctxp_prices *prices;
+  struct ctxp_prices *prices = NULL;
   struct ctxp_error err;
-  int r = ctxp_prices_decode(topology->prices, &prices);
+  /* an empty map: the topology names no price table */
+  int r = ctxp_map_get(topology->prices, "models").len ? ctxp_prices_decode(topology->prices, &prices) : 0;
   if (r < 0) return r;
   ctxp_prices_free(stage->prices);
   stage->prices = prices;

@@ -281,6 +281,21 @@ static int work(struct ctxp_node *node, uint64_t now_ms, bool source_ready, bool
   return r;
 }
 
+/* A source outlives a full disk: the transaction is undone, for its clients too; nothing was acknowledged, so they come again. */
+static int undo(struct ctxp_node *node, int code) {
+  bool full = code == -ENOSPC || code == -EDQUOT || code == -EFBIG;
+  if (!full || !node->source || !node->source->aborted || node->phase != RUNNING) return code;
+  ctxp_stream_abort(node->stream);
+  ctxp_publisher_drop(node->publisher);
+  node->pending_bytes = 0;
+  node->hurry = false;
+  if (strcmp(node->last_error, node->error.text) != 0)
+    ctxp_log(CTXP_LOG_ERROR, "store", "%s; nothing is acknowledged until there is room", node->error.text);
+  snprintf(node->last_error, sizeof(node->last_error), "%s", node->error.text);
+  node->error.text[0] = 0;
+  return node->source->aborted(node, node->stage);
+}
+
 static int loop(struct ctxp_node *node) {
   struct polled p;
   bool more = true;
@@ -296,6 +311,7 @@ static int loop(struct ctxp_node *node) {
     r = dispatch(node, &p, now, &source_ready);
     if (r == 0) r = work(node, now, source_ready, &more);
     if (r == 0) r = timers(node, now, &next);
+    if (r < 0) r = undo(node, r);
     if (r == 0) r = ctxp_node_drain_step(node, now, !more, &drain_next);
     if (r == 0) next = earlier(earlier(next, drain_next), ctxp_node_checkpoint_next(node));
   }

@@ -8,7 +8,7 @@
 #include "runtime/node.h"
 
 #define COMMIT_BYTES (4u << 20)     /* appended before a commit is made whatever else */
-#define SOURCE_ITEMS 16
+#define SOURCE_ITEMS 32
 
 enum phase { RUNNING, DRAINING, ENDED, LEAVING };
 

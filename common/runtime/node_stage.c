@@ -15,6 +15,7 @@ int ctxp_node_put_record(struct ctxp_node *node, struct ctxp_record *record) {
   if (r < 0) return r;
   if (!node->pending_bytes) node->pending_since_ms = ctxp_clock_ms();
   node->pending_bytes += record->body.len + 64;
+  if (!node->publisher) return 0; /* while a source opens: nobody can have subscribed yet */
   return ctxp_publisher_add(node->publisher, record, prev) < 0 ? ctxp_node_fail(node, -ENOMEM, "out of memory for an event") : 0;
 }
 

@@ -22,6 +22,8 @@ struct ctxp_offline_options {
 };
 struct ctxp_offline_result {
   uint64_t events, derived, emitted; /* of the collector, of the mechanisms, of the fold */
+  uint64_t first;                    /* number of the first event that is retained: above 1, and the replay lacks what came before */
+  uint64_t refused;                  /* inputs that a stage did not use */
 };
 /* query: asked of the fold at the end, its reply in `reply`; {0}: none. */
 int ctxp_offline_run(const struct ctxp_offline_options *options, struct ctxp_raw query, struct ctxp_buf *reply, struct ctxp_offline_result *ret_result,
