@@ -73,8 +73,8 @@ void ctxp_buf_deinit(struct ctxp_buf *buf) {
   *buf = (struct ctxp_buf){0};
 }
 
-int ctxp_error_set(struct ctxp_error *err, int code, const char *format, ...) {
-  if (!err) return code;
+void ctxp_error_write(struct ctxp_error *err, const char *format, ...) {
+  if (!err) return;
   va_list args;
   va_start(args, format);
   int len = vsnprintf(err->text, sizeof(err->text), format, args);
@@ -87,7 +87,6 @@ int ctxp_error_set(struct ctxp_error *err, int code, const char *format, ...) {
     if (end > 0 && (unsigned char)err->text[end - 1] >= 0xc0) end--;
     err->text[end] = 0;
   }
-  return code;
 }
 
 static const char *log_node = "ctxpipe";

@@ -10,8 +10,17 @@ static struct ctxp_derivation derivation(const struct ctxp_node_config *node) {
   return d;
 }
 
+/* none named: the empty table, which has a version as any other */
+static int encode_prices(const struct ctxp_prices *prices, struct ctxp_buf *out) {
+  ctxp_auto_buf faults = {0};
+  struct ctxp_prices *none = NULL;
+  int r = prices ? 0 : ctxp_prices_read(NULL, 0, &none, &faults);
+  if (r == 0) r = ctxp_prices_encode(prices ? prices : none, out);
+  ctxp_prices_free(none);
+  return r < 0 ? r : ctxp_buf_error(out);
+}
+
 int ctxp_topology_event(const struct ctxp_config *config, struct ctxp_buf *scratch, struct ctxp_event *ret) {
-  static const uint8_t no_prices[] = {0x80};
   struct ctxp_list mechanisms = {0};
   *ret = (struct ctxp_event){.kind = CTXP_KIND_topology};
   for (unsigned i = 0; i < config->node_count; i++) {
@@ -20,13 +29,8 @@ int ctxp_topology_event(const struct ctxp_config *config, struct ctxp_buf *scrat
     if (config->nodes[i].ops->role == CTXP_ROLE_FOLD_NODE) ctxp_set(&ret->topology, topology, fold, d);
   }
   size_t prices = scratch->len; /* behind the list, which the buffer may move */
-  if (config->prices) {
-    int r = ctxp_prices_encode(config->prices, scratch);
-    if (r < 0) return r;
-  } else {
-    ctxp_buf_add(scratch, no_prices, sizeof(no_prices));
-  }
-  if (scratch->failed) return -ENOMEM;
+  int r = encode_prices(config->prices, scratch);
+  if (r < 0) return r;
   mechanisms.ptr = scratch->ptr;
   ctxp_set(&ret->topology, topology, mechanisms, mechanisms);
   ctxp_set(&ret->topology, topology, prices, (struct ctxp_raw){scratch->ptr + prices, scratch->len - prices});

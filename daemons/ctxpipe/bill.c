@@ -31,6 +31,10 @@ static void line(struct ctxp_buf *out, const char *name, uint64_t number, const 
 
 static void put_cost(struct ctxp_raw totals, struct ctxp_buf *out) {
   uint64_t all = ctxp_map_u64(totals, "costNano", 0), input = ctxp_map_u64(totals, "costInputNano", 0), unpriced = ctxp_map_u64(totals, "unpricedTokens", 0);
+  if (!all && unpriced) {
+    line(out, "tokens without a price", unpriced, "the cost is not known: no model in use is in the price table");
+    return;
+  }
   uint64_t parts[] = {input, all > input ? all - input : 0};
   ctxp_auto_buf text = {0};
   if (ctxp_round_together(parts, 2, COST_UNIT) < 0) out->failed = true;

@@ -13,10 +13,12 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/str.h"
+#include "ctxpipe/spawn.h"
 
 /* The supervisor tells its starter, in lines: L what it does, R it is ready, E why it could not start. */
 struct teller {
-  int fd; /* -1: it has told how it began */
+  int fd;                /* -1: it has told how it began */
+  const char *state_dir; /* where its log is; NULL: it keeps none */
 };
 
 static void tell(struct teller *t, char what, const char *line) {
@@ -27,41 +29,42 @@ static void tell(struct teller *t, char what, const char *line) {
   t->fd = -1;
 }
 
+/* what it says when nobody listens any more, into a log like that of a node */
+static void log_line(const char *state_dir, const char *line) {
+  ctxp_auto_buf path = {0};
+  char iso[CTXP_ISO_SIZE];
+  struct ctxp_error unused;
+  ctxp_buf_printf(&path, "%s/logs", state_dir);
+  ctxp_auto_close int folder = open(ctxp_buf_cstr(&path), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+  ctxp_auto_close int fd = -1;
+  if (folder < 0 || ctxp_spawn_log(folder, "supervisor", &fd, &unused) < 0) return;
+  ctxp_time_iso(ctxp_clock_utc_ms(), iso);
+  dprintf(fd, "%s %s\n", iso, line);
+}
+
 static void say(void *data, enum ctxp_say what, const char *line) {
   struct teller *t = data;
-  if (t->fd >= 0) {
+  if (t->fd >= 0)
     tell(t, what == CTXP_SAY_READY ? 'R' : 'L', line);
-  } else {
-    char iso[CTXP_ISO_SIZE];
-    ctxp_time_iso(ctxp_clock_utc_ms(), iso);
-    dprintf(STDERR_FILENO, "%s %s\n", iso, line);
-  }
+  else if (t->state_dir)
+    log_line(t->state_dir, line);
 }
 
 /* standard streams of a process that nobody watches */
-static void redirect(const struct ctxp_launch_options *options) {
-  ctxp_auto_buf path = {0};
-  ctxp_auto_close int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-  ctxp_buf_printf(&path, "%s/logs/supervisor.log", options->config->state_dir);
-  ctxp_auto_close int log = options->detach ? open(ctxp_buf_cstr(&path), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600) : -1;
+static void redirect(void) {
+  int null = open("/dev/null", O_RDWR);
   dup2(null, STDIN_FILENO);
   dup2(null, STDOUT_FILENO);
-  dup2(log >= 0 ? log : null, STDERR_FILENO);
-}
-
-static void make_logs(const char *state_dir) {
-  ctxp_auto_buf path = {0};
-  ctxp_buf_printf(&path, "%s/logs", state_dir);
-  if (mkdir(ctxp_buf_cstr(&path), 0700) < 0) return; /* there already, or the supervisor will say why not */
+  dup2(null, STDERR_FILENO);
+  if (null > STDERR_FILENO) close(null);
 }
 
 static void be_supervisor(const struct ctxp_launch_options *options, int tell_fd, int life_fd) {
-  struct teller teller = {.fd = tell_fd};
+  struct teller teller = {.fd = tell_fd, .state_dir = options->detach ? options->config->state_dir : NULL};
   struct ctxp_error err = {{0}};
   struct ctxp_supervise_options supervise = {.config = options->config, .log_level = options->log_level, .life_fd = life_fd, .say = say, .data = &teller};
   setsid();
-  make_logs(options->config->state_dir);
-  redirect(options);
+  redirect();
   int r = ctxp_supervise(&supervise, &err);
   if (options->remove_when_done && ctxp_remove_tree(options->remove_when_done) < 0 && r == 0)
     r = ctxp_error_set(&err, -EIO, "could not remove '%s'", options->remove_when_done);

@@ -1,7 +1,7 @@
 /* sink-snapshot: the savings of every session as one small file, which can be given back as `restore` of its session_start.
  *
  * What a session's file holds is a function of the session's events alone, its `seq` too (that of the last event that changed
- * it). A file is replaced as a whole (written beside, synced, renamed), and never by an older one: after a crash the events since
+ * it). A file is replaced as a whole (written beside, synced, renamed; many together, with one sync), and never by an older one: after a crash the events since
  * the last save come again, and would bring an older state first. Files from before this node's own store began are known by
  * their seq, and give way. */
 #include <dirent.h>
@@ -26,6 +26,7 @@
 #define TURNS_KEPT 40
 #define NAME_UNITS 80      /* bytes of the session's id that a file name shows */
 #define SESSIONS_KEPT 1024 /* in memory after a save; the others are in the store */
+#define SYNCED_ALONE 8     /* up to so many files are synced one by one, more with one sync of the file system */
 #define FIGURES 6
 
 struct options {
@@ -45,12 +46,13 @@ struct session {
   struct ctxp_savings cumulative;
   struct figures turns[TURNS_KEPT]; /* the last ones, oldest first */
   unsigned turns_held;
-  bool restored, dirty;
+  bool restored, dirty, beside; /* beside: its new file waits for its name */
 };
 struct state {
   int dir;
   bool opened;
   struct session *sessions;
+  unsigned dirty; /* sessions */
   struct ctxp_buf text;
 };
 
@@ -209,6 +211,7 @@ static void on_restored(struct session *s, struct ctxp_raw snapshot) {
 }
 
 static int snapshot_event(struct ctxp_stage *stage, const struct ctxp_event *ev) {
+  struct state *st = ctxp_stage_state(stage);
   struct session *s;
   int r = session_of(stage, ev, &s);
   if (r < 0) return r;
@@ -218,6 +221,7 @@ static int snapshot_event(struct ctxp_stage *stage, const struct ctxp_event *ev)
     on_restored(s, ev->restored.snapshot);
   s->seq = ev->seq;
   s->ts_ms = ev->ts_ms;
+  st->dirty += !s->dirty;
   s->dirty = true;
   return 0;
 }
@@ -285,50 +289,76 @@ static int may_replace(struct ctxp_stage *stage, const char *name, uint64_t seq)
   return there <= seq;
 }
 
-static int write_file(struct state *st, const char *name) {
+static void beside_name(const char *name, struct ctxp_buf *out) {
+  ctxp_buf_reset(out);
+  ctxp_buf_printf(out, ".%s.new", name);
+}
+
+static int write_beside(struct state *st, const char *name) {
   ctxp_auto_buf beside = {0};
   size_t written;
-  ctxp_buf_printf(&beside, ".%s.new", name);
+  beside_name(name, &beside);
   int fd = openat(st->dir, ctxp_buf_cstr(&beside), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
   if (fd < 0) return -errno;
   int r = ctxp_output_write(fd, st->text.ptr, st->text.len, &written);
-  if (r == 0 && fsync(fd) < 0) r = -errno;
+  if (r == 0 && st->dirty <= SYNCED_ALONE && fsync(fd) < 0) r = -errno;
   if (close(fd) < 0 && r == 0) r = -errno;
-  if (r == 0 && renameat(st->dir, ctxp_buf_cstr(&beside), st->dir, name) < 0) r = -errno;
   if (r < 0) unlinkat(st->dir, ctxp_buf_cstr(&beside), 0);
   return r;
 }
 
-/* A session without a turn has nothing to give back: no file. */
-static int save_session(struct ctxp_stage *stage, struct session *s) {
+/* the first half: what is new stands beside what it replaces. A session without a turn has nothing to give back: no file. */
+static int write_session_file(struct ctxp_stage *stage, struct session *s) {
   struct state *st = ctxp_stage_state(stage);
-  const struct options *options = ctxp_stage_options(stage);
   ctxp_auto_buf name = {0};
+  s->beside = false;
+  if (!s->turn_count) return 0;
+  file_name(s, &name);
+  write_session(s, &st->text);
+  if (ctxp_buf_error(&st->text) < 0 || ctxp_buf_error(&name) < 0) return -ENOMEM;
+  int r = may_replace(stage, ctxp_buf_cstr(&name), s->seq);
+  if (r <= 0) return r;
+  r = write_beside(st, ctxp_buf_cstr(&name));
+  s->beside = r == 0;
+  return r;
+}
+
+/* the second half, when all of it is on the disk */
+static int rename_session_file(struct state *st, struct session *s) {
+  ctxp_auto_buf name = {0}, beside = {0};
+  if (!s->beside) return 0;
+  file_name(s, &name);
+  beside_name(ctxp_buf_cstr(&name), &beside);
+  if (ctxp_buf_error(&name) < 0 || ctxp_buf_error(&beside) < 0) return -ENOMEM;
+  s->beside = false;
+  return renameat(st->dir, ctxp_buf_cstr(&beside), st->dir, ctxp_buf_cstr(&name)) < 0 ? -errno : 0;
+}
+
+static int write_files(struct ctxp_stage *stage) {
+  struct state *st = ctxp_stage_state(stage);
+  struct session *s, *next;
   int r = 0;
-  if (s->turn_count) {
-    file_name(s, &name);
-    write_session(s, &st->text);
-    if (ctxp_buf_error(&st->text) < 0 || ctxp_buf_error(&name) < 0) return -ENOMEM;
-    r = may_replace(stage, ctxp_buf_cstr(&name), s->seq);
-    if (r > 0) r = write_file(st, ctxp_buf_cstr(&name));
-    if (r < 0) ctxp_log(CTXP_LOG_ERROR, "snapshot", "could not write '%s/%s': %s", options->dir, ctxp_buf_cstr(&name), strerror(-r));
-  }
-  return r < 0 ? r : put_session(stage, s);
+  HASH_ITER(hh, st->sessions, s, next)
+    if (s->dirty && r == 0) r = write_session_file(stage, s);
+  if (r == 0 && st->dirty > SYNCED_ALONE && syncfs(st->dir) < 0) r = -errno;
+  HASH_ITER(hh, st->sessions, s, next)
+    if (s->dirty && r == 0) r = rename_session_file(st, s);
+  if (r == 0 && fsync(st->dir) < 0) r = -errno;
+  return r;
 }
 
 static int snapshot_save(struct ctxp_stage *stage) {
   struct state *st = ctxp_stage_state(stage);
+  const struct options *options = ctxp_stage_options(stage);
   struct session *s, *next;
-  bool any = false;
+  int r = st->dirty ? write_files(stage) : 0;
+  if (r < 0) ctxp_log(CTXP_LOG_ERROR, "snapshot", "could not write the snapshots in '%s': %s", options->dir, strerror(-r));
+  HASH_ITER(hh, st->sessions, s, next)
+    if (s->dirty && r == 0) r = put_session(stage, s);
+  if (r < 0) return r; /* all of them come again */
+  st->dirty = 0;
   HASH_ITER(hh, st->sessions, s, next) {
-    if (!s->dirty) continue;
-    int r = save_session(stage, s);
-    if (r < 0) return r;
-    any = true;
-  }
-  if (any && fsync(st->dir) < 0) return -errno;
-  HASH_ITER(hh, st->sessions, s, next) {
-    s->dirty = false; /* only now: an error above makes all of them come again */
+    s->dirty = false;
     if (HASH_COUNT(st->sessions) <= SESSIONS_KEPT) continue;
     HASH_DEL(st->sessions, s);
     session_free(s);

@@ -10,5 +10,12 @@ struct ctxp_error {
   char text[CTXP_ERROR_MAX];
 };
 
-/* Writes the sentence and returns `code`, so that `return ctxp_error_set(err, -EINVAL, "...")` is the whole statement. err may be NULL. */
-int ctxp_error_set(struct ctxp_error *err, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* Writes the sentence and is `code`, so that `return ctxp_error_set(err, -EINVAL, "...")` is the whole statement. err may be NULL.
+ * A macro, so that compilers and analysers see which code comes back. */
+#define ctxp_error_set(err, code, ...) \
+  __extension__({ \
+    int ctxp_error_code = (code); \
+    ctxp_error_write((err), __VA_ARGS__); \
+    ctxp_error_code; \
+  })
+void ctxp_error_write(struct ctxp_error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -109,6 +109,10 @@ static void the_first_event_of_every_start_is_the_topology(void **state) {
   assert_int_equal(ctxp_list_next(&ev.topology.mechanisms, &ctxp_shape_derivation, &d), 1);
   assert_true(ctxp_str_is(d.node, "bash") && ctxp_str_is(d.daemon, "digest"));
   assert_int_equal(d.version, 3);
+  struct ctxp_prices *prices;
+  assert_int_equal(ctxp_prices_decode(ev.topology.prices, &prices), 0); /* none named: the empty table */
+  assert_int_equal(ctxp_prices_count(prices), 0);
+  ctxp_prices_free(prices);
 }
 
 static void events_queued_before_there_is_a_collector_arrive_when_there_is_one(void **state) {

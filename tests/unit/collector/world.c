@@ -54,14 +54,6 @@ void ctxp_node_count_refused(struct ctxp_node *node, const char *sentence) {
   snprintf(node->world->last_refusal, sizeof(node->world->last_refusal), "%s", sentence);
   node->world->refused++;
 }
-/* the directory is the test's own */
-__attribute__((weak)) void ctxp_topology_endpoint(const struct ctxp_config *config, const char *node, const char *which, struct ctxp_buf *out) {
-  ctxp_buf_printf(out, "ipc://%s/%s.%s", config->run_dir, node, which);
-}
-__attribute__((weak)) int ctxp_prices_encode(const struct ctxp_prices *prices, struct ctxp_buf *out) { return (void)prices, (void)out, -EINVAL; }
-__attribute__((weak)) int ctxp_prices_decode(struct ctxp_raw raw, struct ctxp_prices **ret) { return (void)raw, (void)ret, -EINVAL; }
-__attribute__((weak)) struct ctxp_prices *ctxp_prices_free(struct ctxp_prices *prices) { return (void)prices, NULL; }
-
 /* ---- two mechanisms, which exist in the topology alone: the test speaks for them ---- */
 static const struct ctxp_consume shell_and_context[] = {{CTXP_KIND_tool_result, 1u << CTXP_TOOL_SHELL}, {CTXP_KIND_context, 0}, {0}};
 static const struct ctxp_consume only_context[] = {{CTXP_KIND_context, 0}, {0}};
