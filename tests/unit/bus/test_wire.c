@@ -88,7 +88,8 @@ static void a_frame_of_another_version_is_refused_by_name(void **state) {
   uint64_t prev;
   ctxp_auto_buf body = {0};
   bus_body(&body, "x");
-  assert_int_equal(ctxp_wire_message(CTXP_KIND_lazy, (struct ctxp_raw){header, sizeof(header)}, ctxp_buf_raw(&body), &prev, &items, &err), -EPROTO);
+  assert_int_equal(
+      ctxp_wire_message(CTXP_KIND_lazy, (struct ctxp_raw){header, sizeof(header)}, ctxp_buf_raw(&body), &prev, &items, &err), -EPROTO);
   assert_string_equal(err.text, "a header has version 2, this node speaks version 1; run all nodes from one build");
 }
 
