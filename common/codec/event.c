@@ -194,9 +194,8 @@ static int decode_record(struct ctxp_raw raw, const struct ctxp_shape *shape, bo
 /* kind, ts and the window; the rest is the kind's own. 1: it was one of them. */
 static int set_common(struct ctxp_event *ev, struct ctxp_str key, struct ctxp_raw value, struct ctxp_fault *fault) {
   struct ctxp_str *text = ctxp_str_is(key, "agent") ? &ev->agent : ctxp_str_is(key, "session") ? &ev->session : ctxp_str_is(key, "thread") ? &ev->thread : NULL;
-  char name[16];
-  snprintf(name, sizeof(name), "%.*s", key.len < sizeof(name) ? (int)key.len : 0, key.ptr);
   if (text) {
+    const char *name = text == &ev->agent ? "agent" : text == &ev->session ? "session" : "thread";
     if (ctxp_raw_type(value) != CTXP_PACK_STR) return refuse(fault, name, "must be a text in UTF-8");
     *text = ctxp_raw_str(value);
     if (text->len > 512) return refuse(fault, name, "is longer than 512 bytes");
