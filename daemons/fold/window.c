@@ -11,24 +11,23 @@
 struct ctxp_str ctxp_fold_arena_str(struct ctxp_fold_arena *arena, struct ctxp_str text, bool *failed) {
   if (text.len == 0) return (struct ctxp_str){"", 0};
   if (arena->size - arena->used < text.len) {
-    size_t size = sizeof(char *) + (text.len > BLOCK ? text.len : BLOCK);
-    char *block = malloc(size);
+    size_t size = text.len > BLOCK ? text.len : BLOCK;
+    struct ctxp_fold_block *block = malloc(sizeof(*block) + size);
     if (!block) {
       *failed = true;
       return (struct ctxp_str){0};
     }
-    memcpy(block, &arena->block, sizeof(char *));
-    *arena = (struct ctxp_fold_arena){block, sizeof(char *), size};
+    block->next = arena->block;
+    *arena = (struct ctxp_fold_arena){block, 0, size};
   }
-  char *copy = memcpy(arena->block + arena->used, text.ptr, text.len);
+  char *copy = memcpy(arena->block->bytes + arena->used, text.ptr, text.len);
   arena->used += text.len;
   return (struct ctxp_str){copy, text.len};
 }
 
 void ctxp_fold_arena_deinit(struct ctxp_fold_arena *arena) {
   while (arena->block) {
-    char *next;
-    memcpy(&next, arena->block, sizeof(next));
+    struct ctxp_fold_block *next = arena->block->next;
     free(arena->block);
     arena->block = next;
   }

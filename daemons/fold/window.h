@@ -15,8 +15,12 @@
 struct ctxp_stage;
 struct ctxp_fold_spend;
 
-struct ctxp_fold_arena { /* texts that live as long as their owner; blocks are chained by their first pointer */
-  char *block;
+struct ctxp_fold_block {
+  struct ctxp_fold_block *next;
+  char bytes[];
+};
+struct ctxp_fold_arena { /* texts that live as long as their owner */
+  struct ctxp_fold_block *block; /* the newest: `used` of its `size` bytes are taken */
   size_t used, size;
 };
 /* A copy in the arena; {NULL, 0} and *failed set: out of memory. */
