@@ -18,7 +18,9 @@ struct ctxp_str ctxp_fold_arena_str(struct ctxp_fold_arena *arena, struct ctxp_s
       return (struct ctxp_str){0};
     }
     block->next = arena->block;
-    *arena = (struct ctxp_fold_arena){block, 0, size};
+    arena->block = block;
+    arena->used = 0;
+    arena->size = size;
   }
   char *copy = memcpy(arena->block->bytes + arena->used, text.ptr, text.len);
   arena->used += text.len;
