@@ -19,6 +19,7 @@ SOURCE = pathlib.Path(os.environ.get('CTXP_SOURCE', pathlib.Path(__file__).resol
 BUILD = pathlib.Path(os.environ.get('CTXP_BUILD', SOURCE / 'build')).resolve()
 SHARED = pathlib.Path(os.environ.get('CTXP_SHARED', SOURCE.parent / 'shared'))
 CTXPIPE = str(BUILD / 'daemons' / 'ctxpipe' / 'ctxpipe')
+AGENT = str(BUILD / 'tests' / 'integration' / 'agent')
 PATIENCE = float(os.environ.get('CTXP_PATIENCE', '60'))  # seconds that one command may take; a test that needs it is wrong
 TESTS = []
 
@@ -71,6 +72,8 @@ class Output:
 
     def finish(self, seconds=PATIENCE):
         """Waits for the exit; returns the code. The rest of the output is in .text."""
+        if self.process.stdin and self.process.stdin.closed:
+            self.process.stdin = None
         rest, _ = self.process.communicate(timeout=seconds)
         self.text += (self.pending + rest).decode(errors='replace')
         self.pending = b''
@@ -170,6 +173,16 @@ class Place:
 
     def status(self):
         return self.ctxpipe('status', '--json').json()
+
+    @property
+    def endpoint(self):
+        return f'ipc://{self.env["XDG_RUNTIME_DIR"]}/ctxpipe/ingest.sock'
+
+    def running(self):
+        """Fails unless every node runs; returns the status."""
+        status = self.status()
+        check(all(row['state'] in ('running', 'catching up') for row in status['nodes']), f'a node does not run: {status}')
+        return status
 
     def pids(self):
         return {row['node']: row['pid'] for row in self.status()['nodes'] if row.get('pid')}
