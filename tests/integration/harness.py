@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 import traceback
+from decimal import Decimal
 
 SOURCE = pathlib.Path(os.environ.get('CTXP_SOURCE', pathlib.Path(__file__).resolve().parents[2]))
 BUILD = pathlib.Path(os.environ.get('CTXP_BUILD', SOURCE / 'build')).resolve()
@@ -85,8 +86,9 @@ class Done:
         self.arguments, self.code, self.out, self.err = arguments, code, out, err
 
     def json(self):
+        """Its output, decimals as Decimal."""
         try:
-            return json.loads(self.out)
+            return json.loads(self.out, parse_float=Decimal)
         except ValueError as error:
             raise AssertionError(f'{self}: is not JSON: {error}') from None
 
@@ -235,6 +237,25 @@ def lines_of(path):
     data = pathlib.Path(path).read_bytes()
     check(data == b'' or data.endswith(b'\n'), f'{path} does not end with a whole line')
     return [json.loads(line) for line in data.splitlines()]
+
+
+CLASSES = ('input', 'cacheRead', 'cacheWrite5m', 'cacheWrite1h')
+VIEW_BANDS = ('file_view', 'text_view', 'docs_view', 'search_results')
+
+
+def closes(out, what):
+    """Promise 3 in one object of `report` or `spend`, numbers read as Decimal: the parts are the whole, at every grain."""
+    totals = out['totals']
+    same(sum(totals[key] for key in CLASSES), totals['billed'], f'{what}: the four input classes')
+    for rows, cost in (('sessions', 'cost'), ('sessions', 'costInput'), ('bands', 'cost'), ('bands', 'costTiered'), ('messages', 'cost'), ('messages', 'costTiered')):
+        if rows in out:
+            same(sum(row['billed'] for row in out[rows]), totals['billed'], f'{what}: billed tokens of the {rows}')
+            same(sum(Decimal(row[cost]) for row in out[rows]), Decimal(totals['cost' if cost == 'cost' and rows == 'sessions' else 'costInput']), f'{what}: {cost} of the {rows}')
+    for band in out['bands']:
+        views = [row for row in out['views'] if row['band'] == band['band']]
+        if views or band['band'] in VIEW_BANDS:
+            for key in ('billed', 'cost', 'costTiered', 'own'):
+                same(sum(Decimal(row[key]) for row in views), Decimal(band[key]), f'{what}: {key} of the views of {band["band"]}')
 
 
 def main():

@@ -3,7 +3,7 @@ import json
 import subprocess
 import threading
 
-from harness import AGENT, BUILD, SOURCE, check, lines_of, main, same, test
+from harness import AGENT, BUILD, SOURCE, check, closes, lines_of, main, same, test
 from load import Load
 
 
@@ -44,8 +44,8 @@ def three_agents_at_once_and_every_command_agrees(place):
         billed = sum(work.billed for work in loads) + client['billed']
         same(spend['totals']['billed'], billed, 'billed tokens in spend')
         same(spend['totals']['requests'], sum(work.requests for work in loads) + client['requests'], 'requests in spend')
-        for grain in ('bands', 'views', 'tools'):
-            same(sum(row['billed'] for row in spend[grain]), billed, f'the sum of the {grain}')
+        closes(spend, 'spend')
+        closes(place.ctxpipe('spend', '--json', '--by', 'message').json(), 'spend by message')
         stats = place.ctxpipe('stats', '--json').json()
         tail = [json.loads(line) for line in place.ctxpipe('tail', '--no-follow').out.splitlines()]
         check(tail, 'tail printed nothing')

@@ -2,28 +2,10 @@
 import json
 from decimal import Decimal
 
-from harness import SOURCE, check, main, same, shared, test
-
-CLASSES = ('input', 'cacheRead', 'cacheWrite5m', 'cacheWrite1h')
-
+from harness import SOURCE, check, closes, main, same, shared, test
 
 def report(place, *arguments, **more):
-    done = place.ctxpipe('report', '--json', *arguments, **more)
-    return json.loads(done.out, parse_float=Decimal)
-
-
-def close(out, what):
-    """Promise 3: the parts are the whole, at every grain."""
-    totals = out['totals']
-    same(sum(totals[key] for key in CLASSES), totals['billed'], f'{what}: the four input classes')
-    for grain in ('bands', 'views', 'tools'):
-        same(sum(row['billed'] for row in out[grain]), totals['billed'], f'{what}: billed tokens of the {grain}')
-        same(sum(Decimal(row['cost']) for row in out[grain]), Decimal(totals['costInput']), f'{what}: cost of the {grain}')
-    same(sum(row['billed'] for row in out['sessions']), totals['billed'], f'{what}: billed tokens of the sessions')
-    same(sum(Decimal(row['cost']) for row in out['sessions']), Decimal(totals['cost']), f'{what}: cost of the sessions')
-    for band in out['bands']:
-        views = [row for row in out['views'] if row['band'] == band['band']]
-        same(sum(row['billed'] for row in views), band['billed'], f'{what}: the views of {band["band"]}')
+    return place.ctxpipe('report', '--json', *arguments, **more).json()
 
 
 def leaves_nothing(place, before):
@@ -50,7 +32,7 @@ def every_import_case_is_right_to_the_token(place):
         got = {'input': totals['input'], 'cacheRead': totals['cacheRead'], 'cacheWrite5m': totals['cacheWrite5m'], 'cacheWrite1h': totals['cacheWrite1h'],
                'output': totals['output'], 'turns': totals['requests'], 'costUsd': Decimal(totals['cost']), 'unpricedTokens': totals['unpricedTokens']}
         wrong += [f'{case.name}: {key} is {got[key]}, expected {expect[key]}' for key in got if key in expect and Decimal(expect[key]) != got[key]]
-        close(out, case.name)
+        closes(out, case.name)
     check(count > 0, 'no case was run')
     check(not wrong, '\n'.join(wrong))
     leaves_nothing(place, before)
@@ -68,7 +50,7 @@ def every_transcript_with_a_truth_is_right_to_the_token(place):
             totals = out['totals']
             got = {key: totals[ours] for key, ours in names.items()} | {'cache_write': totals['cacheWrite5m'] + totals['cacheWrite1h']}
             wrong += [f'{product}/{transcript.name}: {key} is {got[key]}, expected {truth[key]}' for key in got if key in truth and truth[key] != got[key]]
-            close(out, f'{product}/{transcript.name}')
+            closes(out, f'{product}/{transcript.name}')
     check(count > 0, 'no transcript was run')
     check(not wrong, '\n'.join(wrong))
 
@@ -81,7 +63,7 @@ def a_whole_tree_is_right_to_the_token(place):
     totals = out['totals']
     got = {'input': totals['input'], 'cache_read': totals['cacheRead'], 'cache_write': totals['cacheWrite5m'] + totals['cacheWrite1h'], 'output': totals['output'], 'calls': totals['requests']}
     same({key: got[key] for key in got if key in truth}, {key: truth[key] for key in got if key in truth}, 'totals of the tree')
-    close(out, 'claude-tree')
+    closes(out, 'claude-tree')
 
 
 @test
@@ -89,7 +71,7 @@ def a_report_is_the_same_every_time(place):
     samples = SOURCE / 'samples'
     first, second = (place.ctxpipe('report', '--json', samples).out for _ in range(2))
     same(first, second, 'two reports on the same files')
-    close(json.loads(first, parse_float=Decimal), 'samples')
+    closes(json.loads(first, parse_float=Decimal), 'samples')
 
 
 @test
