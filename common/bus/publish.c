@@ -195,9 +195,10 @@ void ctxp_publisher_flush(struct ctxp_publisher *p, uint64_t now_ms) {
   send_head(p, now_ms);
 }
 
+/* On whole seconds of the clock that all processes share: an idle reader of several is woken once a second, not once for each. */
 uint64_t ctxp_publisher_tick(struct ctxp_publisher *p, uint64_t now_ms) {
-  if (now_ms >= p->last_head_ms + HEAD_MS) send_head(p, now_ms);
-  return p->last_head_ms + HEAD_MS;
+  if (now_ms / HEAD_MS > p->last_head_ms / HEAD_MS) send_head(p, now_ms);
+  return (p->last_head_ms / HEAD_MS + 1) * HEAD_MS;
 }
 
 /* ---- serving ---- */
