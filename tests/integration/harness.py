@@ -243,6 +243,11 @@ CLASSES = ('input', 'cacheRead', 'cacheWrite5m', 'cacheWrite1h')
 VIEW_BANDS = ('file_view', 'text_view', 'docs_view', 'search_results')
 
 
+def money(value):
+    """null: nothing in it has a price."""
+    return Decimal(0) if value is None else Decimal(value)
+
+
 def closes(out, what):
     """Promise 3 in one object of `report` or `spend`, numbers read as Decimal: the parts are the whole, at every grain."""
     totals = out['totals']
@@ -250,12 +255,12 @@ def closes(out, what):
     for rows, cost in (('sessions', 'cost'), ('sessions', 'costInput'), ('bands', 'cost'), ('bands', 'costTiered'), ('messages', 'cost'), ('messages', 'costTiered')):
         if rows in out:
             same(sum(row['billed'] for row in out[rows]), totals['billed'], f'{what}: billed tokens of the {rows}')
-            same(sum(Decimal(row[cost]) for row in out[rows]), Decimal(totals['cost' if cost == 'cost' and rows == 'sessions' else 'costInput']), f'{what}: {cost} of the {rows}')
+            same(sum(money(row[cost]) for row in out[rows]), money(totals['cost' if cost == 'cost' and rows == 'sessions' else 'costInput']), f'{what}: {cost} of the {rows}')
     for band in out['bands']:
         views = [row for row in out['views'] if row['band'] == band['band']]
         if views or band['band'] in VIEW_BANDS:
             for key in ('billed', 'cost', 'costTiered', 'own'):
-                same(sum(Decimal(row[key]) for row in views), Decimal(band[key]), f'{what}: {key} of the views of {band["band"]}')
+                same(sum(money(row[key]) for row in views), money(band[key]), f'{what}: {key} of the views of {band["band"]}')
 
 
 def main():
