@@ -75,7 +75,9 @@ static void read_date(struct price_reader *r, const struct ctxp_yaml *date) {
 static bool claim(struct price_reader *r, const struct ctxp_yaml *at, struct ctxp_str name, unsigned row) {
   const struct ctxp_price_name *known = ctxp_prices_lookup(r->prices, name);
   if (known && r->prices->rows[known->row].file == r->file) {
-    ctxp_faults_add(r->faults, at->place, "'%s' stands for '%s' already", ctxp_shown(name).text, ctxp_shown(r->prices->rows[known->row].price.model).text);
+    struct ctxp_str model = r->prices->rows[known->row].price.model;
+    ctxp_faults_add(r->faults, at->place, ctxp_str_eq(model, name) ? "'%s' has a row of its own already" : "'%s' stands for '%s' already", ctxp_shown(name).text,
+                    ctxp_shown(model).text);
     return false;
   }
   if (ctxp_prices_name(r->prices, name, row) < 0) r->faults->failed = true;

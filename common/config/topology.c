@@ -239,9 +239,13 @@ static void read_options(struct ctxp_reading *r, struct ctxp_node_config *node, 
   if (node->options.failed) r->faults->failed = true;
 }
 
+/* state_dir/logs and the supervisor's own log are taken */
+static bool name_is_taken(struct ctxp_str name) { return ctxp_str_is(name, "logs") || ctxp_str_is(name, "supervisor"); }
+
 static void read_node(struct ctxp_reading *r, const struct ctxp_yaml *mapping) {
   struct ctxp_node_config *node = &r->topology->nodes[r->topology->node_count];
   r->faults->node = mapping->key->text;
+  if (name_is_taken(mapping->key->text)) ctxp_faults_add(r->faults, mapping->key->place, "the name is ctxpipe's own; choose another");
   if (!name_is_good(mapping->key->text))
     ctxp_faults_add(r->faults, mapping->key->place, "a node's name has 1 to %d letters, digits, '-' and '_', and begins with a letter or digit", NODE_NAME_MAX);
   if (mapping->type != CTXP_YAML_MAPPING) {
@@ -267,7 +271,7 @@ static void read_nodes(struct ctxp_reading *r) {
   const struct ctxp_yaml *nodes = ctxp_yaml_get(r->root, "nodes");
   if (!nodes || nodes->type != CTXP_YAML_MAPPING || nodes->count == 0) {
     if (!nodes || nodes->type != CTXP_YAML_BAD)
-      ctxp_faults_add(r->faults, (nodes ? nodes : r->root)->place, "'nodes' %s; write a mapping: {collector: {daemon: collector, ...}, ...}", nodes ? "has none" : "is missing");
+      ctxp_faults_add(r->faults, (nodes ? nodes : r->root)->place, "'nodes' %s; write a mapping: {collector: {daemon: collector, ...}, ...}", !nodes ? "is missing" : nodes->type == CTXP_YAML_MAPPING ? "is empty" : "is no mapping");
     return;
   }
   if (nodes->count > NODES_MAX) {

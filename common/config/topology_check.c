@@ -147,7 +147,7 @@ static void check_fold(struct ctxp_reading *r, unsigned self) {
   for (unsigned i = 0; i < r->topology->node_count; i++) {
     if (!has_role(r, i, CTXP_ROLE_COLLECTOR_NODE)) continue;
     collector = true;
-    if (reads(r, self, i)) reads_collector = true;
+    if (reads(r, self, i) || misspelt(r, self, i)) reads_collector = true;
   }
   const struct ctxp_yaml *list = ctxp_yaml_get(r->nodes[self], "subscribe");
   if (collector && !reads_collector) ctxp_faults_add(r->faults, list->place, "the fold reads the collector too; add it to 'subscribe'");
@@ -217,7 +217,8 @@ static void check_own_place(struct ctxp_reading *r, unsigned self, const struct 
   const struct ctxp_config *t = r->topology;
   struct ctxp_place place = option_place(r, self, option);
   if (ctxp_str_is(path, t->state_dir)) ctxp_faults_add(r->faults, place, "'%s' is state_dir itself; write a name in it", option->name);
-  if (within(path, t->run_dir, "")) ctxp_faults_add(r->faults, place, "'%s' is in run_dir, which is emptied at every start; choose another place", option->name);
+  if (within(path, t->run_dir, "") && !within(ctxp_str(t->state_dir), t->run_dir, ""))
+    ctxp_faults_add(r->faults, place, "'%s' is in run_dir, which is the sockets' and may be emptied by a restart; choose another place", option->name);
   for (unsigned i = 0; i < t->node_count; i++)
     if (within(path, t->state_dir, node_at(r, i)->name))
       ctxp_faults_add(r->faults, place, "'%s' is %s/%s, where the node '%s' keeps its stream; choose another place", option->name, t->state_dir, node_at(r, i)->name, node_at(r, i)->name);
@@ -283,10 +284,11 @@ void ctxp_reading_check(struct ctxp_reading *r) {
   check_collectors(r);
   check_repeated(r);
   bool placed = r->topology->run_dir && r->topology->state_dir;
+  bool all_read = ctxp_yaml_get(r->root, "nodes")->count == r->topology->node_count; /* a node that could not be read may be the reader */
   for (unsigned i = 0; i < r->topology->node_count; i++) {
     enter(r, i);
     check_fed(r, i);
-    check_read(r, i);
+    if (all_read) check_read(r, i);
     check_fold(r, i);
     if (placed) {
       check_files(r, i);
