@@ -144,7 +144,7 @@ static int send_prompt(struct emitter *e, struct ctxp_thread *thread, uint64_t b
     const struct pi_entry *entry = &c->entries[thread->window.items[i]];
     struct ctxp_ref ref = {.id = text_of(e, entry->id)};
     r = ctxp_list_add(&prompt->append, &e->list, &ctxp_shape_ref, &ref);
-    if (r == 0 && entry->person) r = ctxp_strs_add(&prompt->personPrompt, &persons, ref.id);
+    if (r == 0 && entry->person && !c->thread) r = ctxp_strs_add(&prompt->personPrompt, &persons, ref.id);
   }
   if (r < 0) return r;
   prompt->callId = text_of(e, usage->call_id);
