@@ -115,7 +115,7 @@ def bench_idle(place, seconds):
         ready.append(time.monotonic() - started)
         if number < 4:
             place.ctxpipe('down')
-    pids = [pid for pid, line in place.processes()] or list(place.pids().values())
+    pids = [place.status()['pid'], *place.pids().values()]
     before = sum(map(ticks, pids))
     time.sleep(seconds)  # what is measured is that nothing happens
     used = (sum(map(ticks, pids)) - before) / os.sysconf('SC_CLK_TCK')
