@@ -1,5 +1,6 @@
 """Three agents feed one collector at the same time; every command and every file then says the same."""
 import json
+import re
 import subprocess
 import threading
 
@@ -92,6 +93,13 @@ def the_example_in_c_gets_an_answer_and_an_acknowledgement(place):
     with place.pipeline():
         done = place.run(BUILD / 'agents/c/agent_example', place.endpoint)
         same(done.out.splitlines(), ['the window gets the result as it is', '4 events, 4 acknowledged'], 'what the example prints')
+
+
+@test
+def the_topology_in_the_readme_is_one(place):
+    text = re.search(r'```yaml\n(.*?)```', (SOURCE / 'README.md').read_text(), re.S)[1]
+    place.topology()  # its prices stand beside it
+    place.ctxpipe('check', '-f', place.write('readme.yaml', text))
 
 
 @test
