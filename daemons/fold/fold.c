@@ -52,7 +52,7 @@ static int end_turn(struct ctxp_stage *stage, struct ctxp_fold_window *w, uint64
 static int on_turn_end(struct ctxp_stage *stage, struct ctxp_fold_window *w, const struct ctxp_turn_end *turn) {
   const struct options *o = ctxp_stage_options(stage);
   int r = end_turn(stage, w, turn->turn);
-  if (r < 0 || w->recorded || w->counted == 0) return r;
+  if (r < 0 || w->session->recorded || w->counted == 0) return r;
   return emit_spend(stage, w, w->turns_ended % o->spend_every == 0, false);
 }
 
@@ -80,9 +80,9 @@ static int on_session_end(struct ctxp_stage *stage, struct ctxp_fold_window *w) 
 }
 
 /* ---- sessions ---- */
-static int set_text(struct ctxp_fold_window *w, struct ctxp_str *at, struct ctxp_str text) {
+static int set_text(struct ctxp_fold_arena *arena, struct ctxp_str *at, struct ctxp_str text) {
   bool failed = false;
-  if (text.len && !ctxp_str_eq(*at, text)) *at = ctxp_fold_arena_str(&w->arena, text, &failed);
+  if (text.len && !ctxp_str_eq(*at, text)) *at = ctxp_fold_arena_str(arena, text, &failed);
   return failed ? -ENOMEM : 0;
 }
 
@@ -98,13 +98,16 @@ static int restore(struct ctxp_stage *stage, struct ctxp_fold_session *s, struct
 }
 
 static int on_session_start(struct ctxp_stage *stage, struct ctxp_fold_window *w, const struct ctxp_session_start *start, bool known) {
-  int r = set_text(w, &w->product, start->product);
-  if (r == 0) r = set_text(w, &w->cwd, start->cwd);
-  if (r == 0) r = set_text(w, &w->parent_thread, start->parentThread);
-  if (r == 0) r = set_text(w, &w->spawned_by, start->spawnedBy);
-  w->recorded = start->recorded;
-  w->changed = true;
-  return r == 0 && ctxp_has(start, session_start, restore) && !known ? restore(stage, w->session, start->restore) : r;
+  struct ctxp_fold_session *s = w->session;
+  int r = set_text(&w->arena, &w->product, start->product);
+  if (r == 0) r = set_text(&w->arena, &w->cwd, start->cwd);
+  if (r == 0) r = set_text(&w->arena, &w->parent_thread, start->parentThread);
+  if (r == 0) r = set_text(&w->arena, &w->spawned_by, start->spawnedBy);
+  if (r == 0) r = set_text(&s->arena, &s->product, start->product);
+  if (r == 0) r = set_text(&s->arena, &s->cwd, start->cwd);
+  s->recorded = start->recorded;
+  w->changed = s->changed = true;
+  return r == 0 && ctxp_has(start, session_start, restore) && !known ? restore(stage, s, start->restore) : r;
 }
 
 static void see_tools(struct ctxp_fold_window *w, uint64_t hash) {
@@ -113,12 +116,13 @@ static void see_tools(struct ctxp_fold_window *w, uint64_t hash) {
   w->tools_hash = hash;
 }
 
-static void on_agent_start(struct ctxp_fold_window *w, const struct ctxp_agent_start *start) {
-  ctxp_fold_ledger_offer(w, start);
-  if (!ctxp_has(start, agent_start, tools)) return;
+static int on_agent_start(struct ctxp_fold_window *w, const struct ctxp_agent_start *start) {
+  int r = ctxp_fold_ledger_offer(w, start);
+  if (r < 0 || !ctxp_has(start, agent_start, tools)) return r;
   uint64_t hash = ctxp_hash64(start->tools.ptr, start->tools.len, 1);
   hash = ctxp_hash64(start->activeTools.ptr, start->activeTools.len, hash);
   see_tools(w, ctxp_hash64(start->skillsText.ptr, start->skillsText.len, hash) | 1);
+  return 0;
 }
 
 /* ---- requests ---- */
@@ -186,7 +190,7 @@ static int from_agent(struct ctxp_stage *stage, struct ctxp_fold_window *w, cons
   switch ((int)ev->kind) {
   case CTXP_KIND_session_start: return on_session_start(stage, w, &ev->session_start, known);
   case CTXP_KIND_session_end: return on_session_end(stage, w);
-  case CTXP_KIND_agent_start: on_agent_start(w, &ev->agent_start); return 0;
+  case CTXP_KIND_agent_start: return on_agent_start(w, &ev->agent_start);
   case CTXP_KIND_turn_start:
     w->changed |= w->turn_number != ev->turn_start.turn;
     w->turn_number = ev->turn_start.turn;
@@ -208,13 +212,10 @@ static int from_agent(struct ctxp_stage *stage, struct ctxp_fold_window *w, cons
 
 static int event(struct ctxp_stage *stage, const struct ctxp_event *ev) {
   const struct ctxp_kind_info *info = ctxp_kind_info(ev->kind);
-  struct ctxp_fold_session *s;
   struct ctxp_fold_window *w;
+  bool known;
   if (ev->kind == CTXP_KIND_gap || ev->kind == CTXP_KIND_hold) return pass_on(stage, ev);
-  int r = ctxp_fold_session_get(stage, ev->agent, ev->session, false, &s);
-  bool known = s != NULL;
-  if (r == 0 && !known) r = ctxp_fold_session_get(stage, ev->agent, ev->session, true, &s);
-  if (r == 0) r = ctxp_fold_window_get(stage, s, ev->thread, true, &w);
+  int r = ctxp_fold_window_of(stage, ev, &known, &w);
   if (r < 0) return r;
   if (info->group != CTXP_GROUP_MECHANISM) return from_agent(stage, w, ev, known);
   r = ctxp_fold_ledger_take(w, ev);
@@ -224,7 +225,8 @@ static int event(struct ctxp_stage *stage, const struct ctxp_event *ev) {
 static int open_fold(struct ctxp_stage *stage, struct ctxp_error *err) {
   uint64_t count;
   int r = ctxp_fold_session_count(stage, &count);
-  return r < 0 ? ctxp_error_set(err, r, "node '%s': its state cannot be read: %s", ctxp_stage_node(stage), r == -EBADMSG ? "a record is damaged" : "out of memory") : 0;
+  const char *why = r == -EPROTO ? "it was written by another version" : r == -EBADMSG ? "a record is damaged" : strerror(-r);
+  return r < 0 ? ctxp_error_set(err, r, "node '%s': its state cannot be used: %s; without the node's state directory it is derived anew from what the streams hold", ctxp_stage_node(stage), why) : 0;
 }
 
 static void close_fold(struct ctxp_stage *stage) { ctxp_fold_close(ctxp_stage_state(stage)); }

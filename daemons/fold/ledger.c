@@ -171,21 +171,30 @@ void ctxp_fold_ledger_turn(struct ctxp_fold_window *w, uint64_t turn, struct ctx
   if (c.carried_priced) ctxp_set(ret, turn, carriedCostNano, (int64_t)c.carried_cost_nano);
 }
 
-void ctxp_fold_ledger_offer(struct ctxp_fold_window *w, const struct ctxp_agent_start *start) {
+/* name, description, parameters as compact JSON and guidelines, with a blank between each two */
+static int units_of(const struct ctxp_tool_spec *spec, uint64_t *ret_units) {
+  struct ctxp_list lines = spec->guidelines;
+  struct ctxp_str line;
+  ctxp_auto_buf json = {0};
+  int r = spec->parameters.len ? ctxp_json_from_raw(spec->parameters, &json) : 0;
+  *ret_units = ctxp_utf16_units(spec->name) + ctxp_utf16_units(spec->description) + ctxp_utf16_units(ctxp_buf_view(&json)) + 3 + (lines.count ? lines.count - 1 : 0);
+  while (ctxp_strs_next(&lines, &line) > 0) *ret_units += ctxp_utf16_units(line);
+  return r;
+}
+
+int ctxp_fold_ledger_offer(struct ctxp_fold_window *w, const struct ctxp_agent_start *start) {
   struct ctxp_list tools = start->tools;
   struct ctxp_tool_spec spec;
+  uint64_t tokens = ctxp_estimate_text(start->skillsText);
   while (ctxp_list_next(&tools, &ctxp_shape_tool_spec, &spec) > 0) {
-    struct ctxp_list lines = spec.guidelines;
-    struct ctxp_str line;
-    size_t units = ctxp_utf16_units(spec.name) + 1 + ctxp_utf16_units(spec.description) + 1;
-    ctxp_auto_buf json = {0};
-    if (spec.parameters.len && ctxp_json_from_raw(spec.parameters, &json) == 0) units += ctxp_utf16_units(ctxp_buf_view(&json));
-    units += 1 + (lines.count ? lines.count - 1 : 0);
-    while (ctxp_strs_next(&lines, &line) > 0) units += ctxp_utf16_units(line);
-    w->session->offered_lazy += ctxp_chars4(units);
+    uint64_t units;
+    int r = units_of(&spec, &units);
+    if (r < 0) return r;
+    tokens += ctxp_chars4(units);
   }
-  w->session->offered_lazy += ctxp_estimate_text(start->skillsText);
+  w->session->offered_lazy += tokens;
   w->session->changed = true;
+  return 0;
 }
 
 /* ---- restore ---- */

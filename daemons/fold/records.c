@@ -1,8 +1,6 @@
 #include <errno.h>
 #include "fold/records.h"
 
-#define FORMAT 1 /* of the store; raised when a record changes its form */
-
 /* ---- single values ---- */
 static void u64s(struct ctxp_buf *out, const uint64_t *values, unsigned count) {
   for (unsigned i = 0; i < count; i++) ctxp_pack_u64(out, values[i]);
@@ -48,15 +46,16 @@ static int64_t from_bits(uint64_t bits) { return bits & 1 ? -(int64_t)(bits >> 1
 /* ---- sessions ---- */
 void ctxp_fold_write_session(struct ctxp_buf *out, const struct ctxp_fold_session *s) {
   const struct ctxp_fold_closed_turn *l = &s->last;
-  ctxp_pack_u64(out, FORMAT);
   ctxp_pack_u64(out, s->number);
   ctxp_pack_str(out, s->agent);
   ctxp_pack_str(out, s->session);
+  ctxp_pack_str(out, s->product);
+  ctxp_pack_str(out, s->cwd);
   u64s(out, s->saved, CTXP_FOLD_MECHANISMS);
   u64s(out, s->restored, CTXP_FOLD_MECHANISMS);
   u64s(out, s->potential, CTXP_FOLD_MECHANISMS);
   u64s(out, s->looked_at, CTXP_FOLD_MECHANISMS);
-  u64s(out, (const uint64_t[]){s->turns, s->aux, s->regret, s->carried, s->carried_cost_nano, s->offered_lazy, s->has_restored, s->carried_priced}, 8);
+  u64s(out, (const uint64_t[]){s->turns, s->aux, s->regret, s->carried, s->carried_cost_nano, s->offered_lazy, s->has_restored, s->carried_priced, s->recorded}, 9);
   u64s(out, l->saved, CTXP_FOLD_MECHANISMS);
   u64s(out, (const uint64_t[]){l->turn, l->aux, l->carried, l->carried_cost_nano, signed_bits(l->net), l->carried_priced}, 6);
   ctxp_pack_u64(out, s->windows.count);
@@ -67,18 +66,19 @@ int ctxp_fold_read_session(struct ctxp_raw raw, struct ctxp_fold_session *s) {
   struct ctxp_cursor c = ctxp_cursor(raw);
   struct ctxp_fold_closed_turn *l = &s->last;
   bool bad = false;
-  uint64_t v[8];
-  if (ctxp_fold_read_u64(&c, &bad) != FORMAT) return -EBADMSG;
+  uint64_t v[9];
   s->number = ctxp_fold_read_u64(&c, &bad);
   s->agent = own_str(&s->arena, &c, &bad);
   s->session = own_str(&s->arena, &c, &bad);
+  s->product = own_str(&s->arena, &c, &bad);
+  s->cwd = own_str(&s->arena, &c, &bad);
   read_u64s(&c, s->saved, CTXP_FOLD_MECHANISMS, &bad);
   read_u64s(&c, s->restored, CTXP_FOLD_MECHANISMS, &bad);
   read_u64s(&c, s->potential, CTXP_FOLD_MECHANISMS, &bad);
   read_u64s(&c, s->looked_at, CTXP_FOLD_MECHANISMS, &bad);
-  read_u64s(&c, v, 8, &bad);
+  read_u64s(&c, v, 9, &bad);
   s->turns = v[0], s->aux = v[1], s->regret = v[2], s->carried = v[3], s->carried_cost_nano = v[4], s->offered_lazy = v[5];
-  s->has_restored = v[6], s->carried_priced = v[7];
+  s->has_restored = v[6], s->carried_priced = v[7], s->recorded = v[8];
   read_u64s(&c, l->saved, CTXP_FOLD_MECHANISMS, &bad);
   read_u64s(&c, v, 6, &bad);
   l->turn = v[0], l->aux = v[1], l->carried = v[2], l->carried_cost_nano = v[3], l->net = from_bits(v[4]), l->carried_priced = v[5];
@@ -121,7 +121,6 @@ static int read_turn(struct ctxp_cursor *c, struct ctxp_fold_window *w) {
 }
 
 void ctxp_fold_write_window(struct ctxp_buf *out, const struct ctxp_fold_window *w) {
-  ctxp_pack_u64(out, FORMAT);
   ctxp_pack_str(out, w->session->agent);
   ctxp_pack_str(out, w->session->session);
   ctxp_pack_str(out, w->thread);
@@ -130,7 +129,7 @@ void ctxp_fold_write_window(struct ctxp_buf *out, const struct ctxp_fold_window 
   ctxp_pack_str(out, w->parent_thread);
   ctxp_pack_str(out, w->spawned_by);
   u64s(out, (const uint64_t[]){w->messages.count, w->calls.count, w->requests.count, w->residencies.count}, CTXP_FOLD_LISTS);
-  u64s(out, (const uint64_t[]){w->evicted_tokens, w->counted, w->tools_hash, w->since, w->recorded, w->turns_ended, w->turn_number, w->final_at}, 8);
+  u64s(out, (const uint64_t[]){w->evicted_tokens, w->counted, w->tools_hash, w->since, w->turns_ended, w->turn_number, w->final_at}, 7);
   ctxp_pack_u64(out, w->models.count);
   for (uint32_t i = 0; i < w->models.count; i++) ctxp_pack_str(out, w->models.at[i]);
   write_turn(out, w);
@@ -139,8 +138,7 @@ void ctxp_fold_write_window(struct ctxp_buf *out, const struct ctxp_fold_window 
 int ctxp_fold_read_window(struct ctxp_raw raw, struct ctxp_fold_window *w, struct ctxp_str *ret_agent, struct ctxp_str *ret_session, uint32_t counts[CTXP_FOLD_LISTS]) {
   struct ctxp_cursor c = ctxp_cursor(raw);
   bool bad = false;
-  uint64_t v[8];
-  if (ctxp_fold_read_u64(&c, &bad) != FORMAT) return -EBADMSG;
+  uint64_t v[7];
   *ret_agent = read_str(&c, &bad);
   *ret_session = read_str(&c, &bad);
   w->thread = own_str(&w->arena, &c, &bad);
@@ -149,9 +147,9 @@ int ctxp_fold_read_window(struct ctxp_raw raw, struct ctxp_fold_window *w, struc
   w->parent_thread = own_str(&w->arena, &c, &bad);
   w->spawned_by = own_str(&w->arena, &c, &bad);
   for (unsigned i = 0; i < CTXP_FOLD_LISTS; i++) counts[i] = read_u32(&c, &bad);
-  read_u64s(&c, v, 8, &bad);
-  w->evicted_tokens = v[0], w->counted = (uint32_t)v[1], w->tools_hash = v[2], w->since = (uint8_t)v[3], w->recorded = v[4];
-  w->turns_ended = (uint32_t)v[5], w->turn_number = v[6], w->final_at = (uint32_t)v[7];
+  read_u64s(&c, v, 7, &bad);
+  w->evicted_tokens = v[0], w->counted = (uint32_t)v[1], w->tools_hash = v[2], w->since = (uint8_t)v[3];
+  w->turns_ended = (uint32_t)v[4], w->turn_number = v[5], w->final_at = (uint32_t)v[6];
   for (uint64_t left = ctxp_fold_read_u64(&c, &bad); left && !bad; left--) {
     if (!ctxp_fold_grow(&w->models, sizeof(*w->models.at))) return -ENOMEM;
     w->models.at[w->models.count++] = own_str(&w->arena, &c, &bad);

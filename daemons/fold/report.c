@@ -95,7 +95,7 @@ static void pack_window(struct ctxp_buf *out, const struct ctxp_fold_window *w) 
   pair_str(out, "session", w->session->session);
   pair_str(out, "thread", w->thread);
   pair_str(out, "parentThread", w->parent_thread);
-  pair_str(out, "product", w->product);
+  pair_str(out, "product", w->product.len ? w->product : w->session->product);
   ctxp_pack_cstr(out, "models");
   ctxp_pack_array(out, w->models.count);
   for (uint32_t i = 0; i < w->models.count; i++) ctxp_pack_str(out, w->models.at[i]);

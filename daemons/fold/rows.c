@@ -76,7 +76,7 @@ static bool view_of(const struct ctxp_fold_window *w, const struct ctxp_fold_mes
   } else if (label.len == 0) {
     *key = key_of(CTXP_STR("unattributed"), CTXP_FOLD_UNATTRIBUTED, band);
   } else if (kind == CTXP_LABEL_file) {
-    key->key = ctxp_fold_path(label, w->cwd, path);
+    key->key = ctxp_fold_path(label, w->cwd.len ? w->cwd : w->session->cwd, path);
   }
   return true;
 }

@@ -6,6 +6,7 @@
 #include "fold/window.h"
 
 #define BLOCK 4096
+#define MODELS 256 /* names that a window remembers; more than any conversation has */
 
 struct ctxp_str ctxp_fold_arena_str(struct ctxp_fold_arena *arena, struct ctxp_str text, bool *failed) {
   if (text.len == 0) return (struct ctxp_str){"", 0};
@@ -295,11 +296,14 @@ void ctxp_fold_window_evict(struct ctxp_fold_window *w, struct ctxp_list ids) {
   struct ctxp_str id;
   while (ctxp_strs_next(&ids, &id) > 0) {
     uint32_t number = find_message(w, id, ctxp_hash64(id.ptr, id.len, 0));
-    if (number == CTXP_FOLD_OPEN || w->messages.at[number].evicted == w->requests.count + 1) continue;
-    for (uint32_t i = 0; i < w->live.count; i++) /* an eviction is rare, and names what it must look for */
-      if (w->residencies.at[w->live.at[i]].message == number) w->evicted_tokens += w->messages.at[number].tokens;
+    if (number == CTXP_FOLD_OPEN) continue;
     w->messages.at[number].evicted = w->requests.count + 1;
     dirty_from(&w->messages.dirty, number);
+  }
+  w->evicted_tokens = 0;
+  for (uint32_t i = 0; i < w->live.count; i++) {
+    const struct ctxp_fold_message *m = &w->messages.at[w->residencies.at[w->live.at[i]].message];
+    if (m->evicted == w->requests.count + 1) w->evicted_tokens += m->tokens;
   }
 }
 
@@ -309,6 +313,7 @@ int ctxp_fold_window_model(struct ctxp_fold_window *w, struct ctxp_str model, ui
   if (model.len == 0) return 0;
   for (uint32_t i = 0; i < w->models.count; i++)
     if (ctxp_str_eq(w->models.at[i], model)) return *ret_model = i, 0;
+  if (w->models.count >= MODELS) return 0;
   if (!ctxp_fold_grow(&w->models, sizeof(*w->models.at))) return -ENOMEM;
   struct ctxp_str copy = ctxp_fold_arena_str(&w->arena, model, &failed);
   if (failed) return -ENOMEM;

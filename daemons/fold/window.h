@@ -91,7 +91,7 @@ struct ctxp_fold_window {
   struct ctxp_hash128 key;
   struct ctxp_fold_session *session;
   struct ctxp_fold_arena arena;
-  struct ctxp_str thread, product, cwd, parent_thread, spawned_by;
+  struct ctxp_str thread, product, cwd, parent_thread, spawned_by; /* product, cwd: where its own start says them, else the session's hold */
   CTXP_FOLD_ARRAY(struct ctxp_fold_message) messages;
   CTXP_FOLD_ARRAY(struct ctxp_fold_call) calls;
   CTXP_FOLD_ARRAY(struct ctxp_fold_request) requests;
@@ -104,7 +104,6 @@ struct ctxp_fold_window {
   uint32_t counted;              /* requests billed here */
   uint64_t tools_hash;           /* of the tool texts last seen; 0: none */
   uint8_t since;                 /* flags for the next request */
-  bool recorded;
   /* the ledger's part */
   CTXP_FOLD_ARRAY(struct ctxp_fold_kept) kept;
   uint64_t kept_tokens;
@@ -128,7 +127,7 @@ int ctxp_fold_window_request(struct ctxp_fold_window *w, struct ctxp_stage *stag
 /* Replaces the figures of a request that was counted; the window stays as it was. */
 void ctxp_fold_window_correct(struct ctxp_fold_window *w, uint32_t request, const struct ctxp_fold_request *figures);
 void ctxp_fold_window_evict(struct ctxp_fold_window *w, struct ctxp_list ids);
-/* The number of a model's name in the window; CTXP_FOLD_OPEN: empty name. -ENOMEM. */
+/* The number of a model's name in the window; CTXP_FOLD_OPEN: no name, or one more than are remembered. -ENOMEM. */
 int ctxp_fold_window_model(struct ctxp_fold_window *w, struct ctxp_str model, uint32_t *ret_model) __attribute__((warn_unused_result));
 /* NULL: no such call. */
 const struct ctxp_fold_call *ctxp_fold_window_call(const struct ctxp_fold_window *w, struct ctxp_hash128 id);

@@ -367,6 +367,18 @@ static void a_recorded_session_is_told_at_its_end_only(void **state) {
   assert_int_equal(ev->spend.billed, 2000);
 }
 
+static void a_thread_without_a_start_of_its_own_is_as_recorded_as_its_session(void **state) {
+  (void)state;
+  fold_push(&t, "{\"kind\":\"session_start\",\"product\":\"claude-code\",\"cwd\":\"/p\",\"recorded\":true}");
+  message("m", "user", "file_view", 30, ",\"label\":\"x.c\",\"thread\":\"side\"");
+  message("n", "user", "file_view", 30, ",\"label\":\"/p/x.c\",\"thread\":\"side\"");
+  fold_push(&t, "{\"kind\":\"prompt\",\"thread\":\"side\",\"callId\":\"a\",\"append\":[{\"id\":\"m\"},{\"id\":\"n\"}],\"usage\":{\"input\":1000}}");
+  fold_push(&t, "{\"kind\":\"turn_end\",\"thread\":\"side\",\"turn\":0}");
+  assert_int_equal(count_spends(), 0);
+  assert_true(ctxp_str_is(ctxp_map_str(fold_row(report(), "sessions", "thread", "side"), "product"), "claude-code"));
+  assert_int_equal(figure("views", "label", "x.c", "messages"), 2);
+}
+
 static void the_end_of_a_session_ends_its_threads(void **state) {
   (void)state;
   fold_push(&t, "{\"kind\":\"prompt\",\"thread\":\"sub\",\"callId\":\"a\",\"model\":\"v/m\",\"usage\":{\"input\":1000}}");
@@ -409,6 +421,7 @@ int main(void) {
       CASE(a_message_across_a_border_pays_each_part_at_its_rate), CASE(paths_are_compared_against_the_working_directory),
       CASE(a_tools_row_tells_how_much_became_views_and_what_its_arguments_cost), CASE(a_collapse_of_the_cached_share_is_booked_on_its_cause),
       CASE(a_live_session_is_told_by_band_each_turn_and_in_rows_every_so_often), CASE(a_recorded_session_is_told_at_its_end_only),
+      CASE(a_thread_without_a_start_of_its_own_is_as_recorded_as_its_session),
       CASE(the_end_of_a_session_ends_its_threads), CASE(an_evicted_message_is_out_of_the_window_until_a_request_names_it),
       CASE(an_unknown_query_is_answered_with_a_sentence)};
   return cmocka_run_group_tests(tests, NULL, NULL);
