@@ -12,22 +12,49 @@
 #include "mechanisms/digest_lines.h"
 
 enum {
-  HEAD_LINES = 12, TAIL_LINES = 16, BEFORE = 2, AFTER = 3, /* kept around: the output, a line that must survive */
-  CONTEXT_MAX = 400, WARNINGS_MAX = 60, TOTALS_MAX = 60, KINDS_MAX = 60, NOISE_MAX = 12, REPEATS_MAX = 12,
+  HEAD_LINES = 12,
+  TAIL_LINES = 16,
+  BEFORE = 2,
+  AFTER = 3, /* kept around: the output, a line that must survive */
+  CONTEXT_MAX = 400,
+  WARNINGS_MAX = 60,
+  TOTALS_MAX = 60,
+  KINDS_MAX = 60,
+  NOISE_MAX = 12,
+  REPEATS_MAX = 12,
   KINDS_SEEN = 4096, /* shapes told apart when looking for new ones */
-  CUT_UNITS = 300, CUT_HEAD = 200, CUT_TAIL = 60 /* a line that need not survive is shown cut above the first */
+  CUT_UNITS = 300,
+  CUT_HEAD = 200,
+  CUT_TAIL = 60 /* a line that need not survive is shown cut above the first */
 };
 
-enum grouping { EACH, EQUAL, SHAPED, GROUPINGS };
-enum { MEMBERS_MAX = 64, /* distinct lines of one shape that are told apart */ MISSES_MAX = 40 /* lines that did not fit, until no more are tried */ };
-enum rank { RANK_LAST, RANK_FIRST, RANK_CONTEXT, RANK_TOTAL, RANK_WARNING, RANK_TAIL, RANK_HEAD, RANK_KIND, RANK_NOISE, RANK_REPEAT /* of the shape of the line above it */ };
+enum grouping { EACH,
+  EQUAL,
+  SHAPED,
+  GROUPINGS };
+enum {
+  MEMBERS_MAX = 64,
+  /* distinct lines of one shape that are told apart */ MISSES_MAX = 40 /* lines that did not fit, until no more are tried */
+};
+enum rank {
+  RANK_LAST,
+  RANK_FIRST,
+  RANK_CONTEXT,
+  RANK_TOTAL,
+  RANK_WARNING,
+  RANK_TAIL,
+  RANK_HEAD,
+  RANK_KIND,
+  RANK_NOISE,
+  RANK_REPEAT /* of the shape of the line above it */
+};
 
 struct pick {
   size_t offset, len, units; /* units: as it will be shown, its newline included */
   uint64_t line, shape;
   enum rank rank;
   bool must;
-  size_t owner;              /* of context: offset of the line that it belongs to */
+  size_t owner; /* of context: offset of the line that it belongs to */
   uint64_t count, last_line; /* of the lines folded into this one; count 1: none */
 };
 struct group {
@@ -104,7 +131,8 @@ static int new_group(struct group **map, uint64_t key, const struct pick *pick) 
 }
 
 static size_t fold_text(const struct pick *pick, char ret_text[128]) {
-  return (size_t)snprintf(ret_text, 128, "\xe2\x80\xa6 %" PRIu64 " like the line above, lines %" PRIu64 "-%" PRIu64 " \xe2\x80\xa6", pick->count - 1, pick->line, pick->last_line);
+  return (size_t)snprintf(ret_text, 128, "\xe2\x80\xa6 %" PRIu64 " like the line above, lines %" PRIu64 "-%" PRIu64 " \xe2\x80\xa6",
+      pick->count - 1, pick->line, pick->last_line);
 }
 
 /* 1: the key was there */
@@ -188,14 +216,17 @@ static int other(struct digest *d, const struct pick *pick, enum ctxp_line_class
   case CTXP_LINE_WARNING: return take(d, *pick, RANK_WARNING, WARNINGS_MAX);
   case CTXP_LINE_TOTAL: return take(d, *pick, RANK_TOTAL, TOTALS_MAX);
   case CTXP_LINE_NOISE: return take(d, *pick, RANK_NOISE, NOISE_MAX);
-  case CTXP_LINE_NORMAL: case CTXP_LINE_MUST: default: return take(d, *pick, RANK_KIND, KINDS_MAX);
+  case CTXP_LINE_NORMAL:
+  case CTXP_LINE_MUST:
+  default: return take(d, *pick, RANK_KIND, KINDS_MAX);
   }
 }
 
 /* the last lines; of a run of one shape its first and its last */
 static void to_tail(struct digest *d, const struct pick *pick) {
   size_t count = d->tail.count;
-  bool run = count > 1 && !pick->must && d->tail.at[(count - 1) % TAIL_LINES].shape == pick->shape && d->tail.at[(count - 2) % TAIL_LINES].shape == pick->shape;
+  bool run = count > 1 && !pick->must && d->tail.at[(count - 1) % TAIL_LINES].shape == pick->shape &&
+      d->tail.at[(count - 2) % TAIL_LINES].shape == pick->shape;
   if (!run) d->tail.count++;
   d->tail.at[(d->tail.count - 1) % TAIL_LINES] = *pick;
 }
@@ -221,7 +252,12 @@ static int collect(struct digest *d) {
     }
     enum ctxp_line_class class = classify(d, line.text);
     if (line.overwritten && class != CTXP_LINE_MUST) continue;
-    struct pick pick = {.offset = line.offset, .len = line.len, .line = line.number, .shape = ctxp_line_shape(line.text), .count = 1, .last_line = line.number};
+    struct pick pick = {.offset = line.offset,
+        .len = line.len,
+        .line = line.number,
+        .shape = ctxp_line_shape(line.text),
+        .count = 1,
+        .last_line = line.number};
     size_t units = ctxp_utf16_units(line.text);
     d->shown++;
     pick.must = class == CTXP_LINE_MUST;
@@ -264,7 +300,9 @@ static int by_offset(const void *a, const void *b) {
   const struct pick *p = a, *q = b;
   return (p->offset > q->offset) - (p->offset < q->offset);
 }
-static size_t away(const struct pick *context) { return context->offset > context->owner ? context->offset - context->owner : context->owner - context->offset; }
+static size_t away(const struct pick *context) {
+  return context->offset > context->owner ? context->offset - context->owner : context->owner - context->offset;
+}
 static int by_rank(const void *a, const void *b) {
   const struct pick *p = a, *q = b;
   if (p->rank != q->rank) return p->rank < q->rank ? -1 : 1;
@@ -444,10 +482,11 @@ static int write_gap(const struct digest *d, const struct pick *above, const str
   else if (from == to)
     ctxp_buf_printf(out, "\xe2\x80\xa6 line %" PRIu64 " \xe2\x80\xa6\n", from);
   else if (above && like)
-    ctxp_buf_printf(out, "\xe2\x80\xa6 lines %" PRIu64 "-%" PRIu64 ": %" PRIu64 " like the one above \xe2\x80\xa6\n", from, to, to - from + 1);
+    ctxp_buf_printf(
+        out, "\xe2\x80\xa6 lines %" PRIu64 "-%" PRIu64 ": %" PRIu64 " like the one above \xe2\x80\xa6\n", from, to, to - from + 1);
   else
-    ctxp_buf_printf(out, "\xe2\x80\xa6 lines %" PRIu64 "-%" PRIu64 ": %" PRIu64 " lines, %u%s kind%s \xe2\x80\xa6\n", from, to, to - from + 1, kinds > 64 ? 64 : kinds,
-                    kinds > 64 ? "+" : "", kinds == 1 ? "" : "s");
+    ctxp_buf_printf(out, "\xe2\x80\xa6 lines %" PRIu64 "-%" PRIu64 ": %" PRIu64 " lines, %u%s kind%s \xe2\x80\xa6\n", from, to,
+        to - from + 1, kinds > 64 ? 64 : kinds, kinds > 64 ? "+" : "", kinds == 1 ? "" : "s");
   return 0;
 }
 
@@ -479,7 +518,8 @@ static int make(struct digest *d, struct picks *chosen, struct ctxp_str head, st
   return r;
 }
 
-int ctxp_digest_make(struct ctxp_str text, struct ctxp_str head, struct ctxp_digest_limits limits, struct ctxp_buf *out, struct ctxp_digest *ret_digest) {
+int ctxp_digest_make(
+    struct ctxp_str text, struct ctxp_str head, struct ctxp_digest_limits limits, struct ctxp_buf *out, struct ctxp_digest *ret_digest) {
   struct digest d = {.text = text, .limits = limits, .first_must = SIZE_MAX};
   struct picks chosen = {0};
   ctxp_matcher_init(&d.matcher);
