@@ -117,6 +117,19 @@ static bool path(struct ctxp_faults *faults, const struct ctxp_option *option, c
   return err == 0;
 }
 
+static bool append_value(struct ctxp_faults *faults, const struct ctxp_option *option, const struct ctxp_yaml *value, struct ctxp_place_of_paths paths,
+                         struct ctxp_buf *out) {
+  switch (option->type) {
+    case CTXP_OPTION_BOOL: return boolean(faults, option, value, out);
+    case CTXP_OPTION_U64: return number(faults, option, value, out);
+    case CTXP_OPTION_ENUM: return choice(faults, option, value, out);
+    case CTXP_OPTION_PATH: return path(faults, option, value, paths, out);
+    case CTXP_OPTION_STRING: break;
+  }
+  ctxp_pack_str(out, value->text);
+  return true;
+}
+
 bool ctxp_schema_value(struct ctxp_faults *faults, const struct ctxp_option *option, const struct ctxp_yaml *value, struct ctxp_place missing,
                        struct ctxp_place_of_paths paths, struct ctxp_buf *out) {
   struct ctxp_yaml initial = {.type = CTXP_YAML_SCALAR, .plain = true, .place = missing};
@@ -132,15 +145,9 @@ bool ctxp_schema_value(struct ctxp_faults *faults, const struct ctxp_option *opt
   } else if (value->type != CTXP_YAML_SCALAR || ctxp_yaml_is_null(value)) {
     return bad_value(faults, option, value);
   }
-  switch (option->type) {
-    case CTXP_OPTION_BOOL: return boolean(faults, option, value, out);
-    case CTXP_OPTION_U64: return number(faults, option, value, out);
-    case CTXP_OPTION_ENUM: return choice(faults, option, value, out);
-    case CTXP_OPTION_PATH: return path(faults, option, value, paths, out);
-    case CTXP_OPTION_STRING: break;
-  }
-  ctxp_pack_str(out, value->text);
-  return true;
+  bool good = append_value(faults, option, value, paths, out);
+  if (out->failed) faults->failed = true;
+  return good && !out->failed;
 }
 
 static void check_names(struct ctxp_faults *faults, const struct ctxp_option *table, const struct ctxp_yaml *mapping) {

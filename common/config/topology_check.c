@@ -1,4 +1,5 @@
 /* What only the whole topology shows: edges whose ends do not fit, cycles, lonely nodes, files of two writers, long socket paths. */
+#include <stdio.h>
 #include <sys/un.h>
 #include "base/str.h"
 #include "codec/msgpack.h"
@@ -207,10 +208,13 @@ static bool writes(const struct ctxp_reading *r, unsigned i, struct ctxp_str pat
 
 /* Is `path` the directory DIR/NAME or in it? */
 static bool within(struct ctxp_str path, const char *dir, const char *name) {
-  ctxp_auto_buf whole = {0};
-  ctxp_buf_printf(&whole, "%s%s%s", strcmp(dir, "/") == 0 ? "" : dir, *name ? "/" : "", name);
-  if (whole.failed || path.len < whole.len || memcmp(path.ptr, whole.ptr, whole.len) != 0) return false;
-  return path.len == whole.len || path.ptr[whole.len] == '/';
+  size_t len = strcmp(dir, "/") == 0 ? 0 : strlen(dir), name_len = strlen(name);
+  if (path.len < len || memcmp(path.ptr, dir, len) != 0) return false;
+  if (name_len) { /* the slash and the name */
+    if (path.len < len + 1 + name_len || path.ptr[len] != '/' || memcmp(path.ptr + len + 1, name, name_len) != 0) return false;
+    len += 1 + name_len;
+  }
+  return path.len == len || path.ptr[len] == '/';
 }
 
 static void check_own_place(struct ctxp_reading *r, unsigned self, const struct ctxp_option *option, struct ctxp_str path) {
@@ -251,9 +255,9 @@ static void check_sockets(struct ctxp_reading *r) {
     if (len > longest) longest = len, which = node_at(r, i)->name;
   }
   const struct ctxp_yaml *run_dir = ctxp_yaml_get(r->root, "run_dir");
-  ctxp_auto_buf what = {0};
-  ctxp_buf_printf(&what, "the socket '%s.control'", which);
-  if (longest > SOCKET_MAX) too_long(r, (run_dir ? run_dir : r->root)->place, longest, ctxp_buf_cstr(&what));
+  char what[64];
+  snprintf(what, sizeof(what), "the socket '%s.control'", which);
+  if (longest > SOCKET_MAX) too_long(r, (run_dir ? run_dir : r->root)->place, longest, what);
 }
 
 static void check_ingest(struct ctxp_reading *r, unsigned self) {
@@ -267,6 +271,7 @@ static void check_ingest(struct ctxp_reading *r, unsigned self) {
       for (unsigned k = 0; k < sizeof(kinds) / sizeof(*kinds); k++) {
         ctxp_auto_buf own = {0};
         ctxp_topology_endpoint(r->topology, node_at(r, i)->name, kinds[k], &own);
+        if (own.failed) r->faults->failed = true;
         if (ctxp_str_eq(ctxp_buf_view(&own), endpoint))
           ctxp_faults_add(r->faults, list->place, "ingest: '%s.%s' is the name of a socket of the node '%s'; choose another", node_at(r, i)->name, kinds[k], node_at(r, i)->name);
       }

@@ -244,6 +244,7 @@ int ctxp_yaml_parse(struct ctxp_str text, struct ctxp_faults *faults, struct ctx
   if (err < 0) return err;
   if (!yaml_parser_initialize(&r.parser)) return -ENOMEM;
   yaml_parser_set_encoding(&r.parser, YAML_UTF8_ENCODING);
+  if (ctxp_str_starts(text, "\xef\xbb\xbf")) text = (struct ctxp_str){text.ptr + 3, text.len - 3}; /* a byte order mark */
   yaml_parser_set_input_string(&r.parser, (const unsigned char *)(text.len ? text.ptr : ""), text.len);
   struct ctxp_yaml *root = NULL;
   err = read_document(&r, &root);
