@@ -9,6 +9,7 @@
 #include <unistd.h>
 #include "base/clock.h"
 #include "bus/answers.h"
+#include "runtime/mark.h"
 #include "runtime/node_int.h"
 
 #define IDLE_MS 60000 /* longest wait, though nothing is due */
@@ -186,6 +187,7 @@ static int open_node(struct ctxp_node *node) {
   int r = read_topology(node);
   if (r == 0) r = open_signals(node);
   if (r == 0) r = open_store(node);
+  if (r == 0) r = ctxp_mark_open(node->config->run_dir, node->self->name, &node->mark, &node->error);
   if (r < 0) return r;
   node->zmq = zmq_ctx_new();
   if (!node->zmq) return ctxp_node_fail(node, -errno, "cannot open a ZeroMQ context: %s", zmq_strerror(errno));
@@ -358,6 +360,7 @@ static void close_node(struct ctxp_node *node) {
   if (node->zmq) zmq_ctx_term(node->zmq); /* no longer than the sockets linger */
   ctxp_stream_free(node->stream);
   ctxp_store_free(node->store); /* last: the lock is held until the sockets are closed */
+  ctxp_mark_close(node->mark);
   if (node->signals >= 0) close(node->signals);
   ctxp_buf_deinit(&node->scratch);
   ctxp_buf_deinit(&node->value);

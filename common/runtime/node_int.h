@@ -27,6 +27,7 @@ struct ctxp_node {
   const struct ctxp_source_ops *source;
   struct ctxp_config *config;
   const struct ctxp_node_config *self;
+  volatile uint64_t *mark; /* of the collector's event in hand; runtime/mark.h */
   void *zmq, *answers, *source_data;
   struct ctxp_store *store;
   struct ctxp_stream *stream; /* NULL: it emits nothing */

@@ -106,7 +106,9 @@ static int deliver(struct ctxp_node *node, const struct ctxp_item *item, const s
   bool ask = node->answers && from->collector && is_ask(&event);
   node->ask_seq = ask ? item->seq : 0;
   node->answered = false;
+  *node->mark = item->cause ? item->cause : item->seq; /* stays where it is, should we die of it */
   r = ctxp_stage_deliver(node->stage, &event);
+  if (r == 0) *node->mark = 0;
   if (r == 0 && ask && !node->answered) r = send_verdict(node, CTXP_VERDICT_PASS, item->seq, (struct ctxp_raw){0});
   if (r < 0 && !node->error.text[0])
     ctxp_node_fail(node, r, "node '%s' cannot do event %llu of '%s': %s", node->self->name, (unsigned long long)item->seq,
