@@ -51,7 +51,12 @@ unsigned ctxp_utf8_sequence(const char *ptr, size_t len) {
 /* bytes of ASCII at the start, a multiple of eight */
 static size_t ascii_run(const char *ptr, size_t len) {
   size_t i = 0;
-  uint64_t word;
+  uint64_t word, words[4];
+  while (i + 32 <= len) {
+    memcpy(words, ptr + i, 32);
+    if ((words[0] | words[1] | words[2] | words[3]) & UINT64_C(0x8080808080808080)) break;
+    i += 32;
+  }
   while (i + 8 <= len) {
     memcpy(&word, ptr + i, 8);
     if (word & UINT64_C(0x8080808080808080)) break;

@@ -12,10 +12,18 @@ int ctxp_pack_write(void *buf, const char *bytes, size_t len) {
   msgpack_packer pk; \
   ctxp_pack_init(&pk, buf)
 
+/* head and bytes in one reservation: most of an event is texts */
 void ctxp_pack_str(struct ctxp_buf *buf, struct ctxp_str text) {
-  PACKER(pk, buf);
-  msgpack_pack_str(&pk, text.len);
-  ctxp_buf_add(buf, text.ptr, text.len);
+  uint8_t *at = text.len > UINT32_MAX ? NULL : ctxp_buf_room(buf, text.len + 5);
+  if (!at) {
+    buf->failed = true;
+    return;
+  }
+  unsigned bytes = text.len < 32 ? 0 : text.len < 256 ? 1 : text.len < 65536 ? 2 : 4;
+  at[0] = bytes == 0 ? (uint8_t)(0xa0 | text.len) : bytes == 1 ? 0xd9 : bytes == 2 ? 0xda : 0xdb;
+  for (unsigned i = 0; i < bytes; i++) at[1 + i] = (uint8_t)(text.len >> (8 * (bytes - 1 - i)));
+  if (text.len) memcpy(at + 1 + bytes, text.ptr, text.len);
+  buf->len += 1 + bytes + text.len;
 }
 void ctxp_pack_cstr(struct ctxp_buf *buf, const char *text) { ctxp_pack_str(buf, ctxp_str(text)); }
 void ctxp_pack_u64(struct ctxp_buf *buf, uint64_t value) {

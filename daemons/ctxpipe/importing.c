@@ -9,8 +9,8 @@
 int ctxp_importing_check(const struct ctxp_args *args, struct ctxp_error *err) {
   struct stat file;
   for (unsigned i = 0; i < args->operand_count; i++)
-    if (stat(args->operands[i], &file) < 0) return ctxp_error_set(err, -errno, "could not read '%s': %s", args->operands[i], strerror(errno));
-  return 0;
+    if (stat(args->operands[i], &file) == 0) return 0;
+  return ctxp_error_set(err, -errno, "could not read '%s': %s", args->operands[0], strerror(errno));
 }
 
 int ctxp_importing(const struct ctxp_args *args, const char *endpoint, struct ctxp_import_result *ret_result, struct ctxp_error *err) {

@@ -204,7 +204,10 @@ static void last_words(struct supervisor *sv, struct node *n, int status) {
   } else if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL) { /* somebody else's doing, which its log cannot know */
     ctxp_spawn_last_words(sv->dirs.logs, n->config->name, n->log_start, &words);
   }
-  ctxp_error_set(&n->last, 0, "node '%s' %s%s%s", n->config->name, how, words.len ? ": " : "", ctxp_buf_cstr(&words));
+  if (ctxp_str_starts(ctxp_buf_view(&words), "node '") && !WIFSIGNALED(status))
+    ctxp_error_set(&n->last, 0, "%s", ctxp_buf_cstr(&words)); /* its own sentence says all */
+  else
+    ctxp_error_set(&n->last, 0, "node '%s' %s%s%s", n->config->name, how, words.len ? ": " : "", ctxp_buf_cstr(&words));
 }
 
 static void died(struct supervisor *sv, struct node *n, int status) {

@@ -29,10 +29,10 @@ struct claude_message {
   uint32_t answers;   /* name of the call that it answers; 0: none */
   uint32_t line;
   uint32_t tokens, images;
-  uint32_t text_at, text_len; /* of a result: its content's JSON, within the line */
+  uint32_t text_at, text_len; /* of a result or a listing of skills: its content's JSON, within the line */
   uint64_t units;
   uint8_t band, role;
-  bool person, failed;
+  bool person, failed, listing; /* of skills */
 };
 
 struct claude_call {

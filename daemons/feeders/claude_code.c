@@ -312,13 +312,31 @@ static int emit_assistant(struct emitter *e, struct ctxp_thread *thread, uint32_
   return r;
 }
 
-static int emit_messages(struct emitter *e, struct ctxp_thread *thread, const struct claude_line *line) {
+/* Work begins with what a person, or another agent, has written. A listing of skills comes right behind it. */
+static int start_agent(struct emitter *e, struct ctxp_thread *thread, uint32_t number) {
   struct claude *c = e->c;
+  struct ctxp_str source, skills = {0};
+  int r = 0;
+  for (uint32_t at = number + 1; r == 0 && at < c->line_count && !skills.len; at++) {
+    const struct claude_line *line = &c->lines[at];
+    if (line->thread != thread->name) continue;
+    if (line->kind == CLAUDE_ASSISTANT || line->kind == CLAUDE_USER) break;
+    if (line->kind != CLAUDE_ATTACHMENT || !c->messages[line->messages].listing) continue;
+    r = span_text(e, at, c->messages[line->messages].text_at, c->messages[line->messages].text_len, &source);
+    if (r == 0 && !e->shrunk) r = ctxp_content_text(e->t->json, source, &e->text);
+    skills = ctxp_buf_view(&e->text);
+  }
+  return r == 0 && !e->shrunk ? ctxp_threads_start_agent(&e->threads, thread, c->lines[number].offset + 1, skills) : r;
+}
+
+static int emit_messages(struct emitter *e, struct ctxp_thread *thread, uint32_t number) {
+  struct claude *c = e->c;
+  const struct claude_line *line = &c->lines[number];
   uint64_t base = line->offset + 1;
   bool begins = false;
   int r = 0;
   for (unsigned i = 0; i < line->message_count; i++) begins = begins || c->messages[line->messages + i].band == CTXP_BAND_user_prompt;
-  if (begins && line->kind == CLAUDE_USER) r = ctxp_threads_start_agent(&e->threads, thread, base);
+  if (begins && line->kind == CLAUDE_USER) r = start_agent(e, thread, number);
   if (r == 0 && line->summary && line->message_count) {
     uint32_t before = ctxp_slots_get(&c->line_of, line->parent);
     struct ctxp_event ev = {.kind = CTXP_KIND_compaction};
@@ -346,7 +364,7 @@ static int emit_line(struct emitter *e, uint32_t number) {
   if (!silent) {
     r = ctxp_threads_get(&e->threads, line->thread, &thread);
     if (r == 0) r = start(e, thread, line->offset + 1);
-    if (r == 0) r = line->kind == CLAUDE_ASSISTANT ? emit_assistant(e, thread, number) : emit_messages(e, thread, line);
+    if (r == 0) r = line->kind == CLAUDE_ASSISTANT ? emit_assistant(e, thread, number) : emit_messages(e, thread, number);
   }
   bool ended = number + 1 < e->c->line_count && ctxp_threads_ended_at(&e->threads, line->offset, line->bytes, slots_of(line));
   return r == 0 && ended ? ctxp_threads_close(&e->threads, line->offset, line->bytes, slots_of(line), true) : r;

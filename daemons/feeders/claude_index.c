@@ -159,7 +159,7 @@ static void attachment_content(struct reader *r, struct ctxp_str type, struct ct
     size_t units = ctxp_json_compact_units(json, content);
     *sum = (struct ctxp_content){.tokens = ctxp_chars4(units), .units = units};
   } else {
-    ctxp_content_all(json, content, sum);
+    ctxp_content_all(json, ctxp_json_type(json, content) == CTXP_JSON_OBJECT ? ctxp_json_get(json, content, "content") : content, sum);
   }
 }
 
@@ -189,6 +189,8 @@ static void read_attachment(struct reader *r) {
   m->images = sum.images;
   if (m->band == CTXP_BAND_file_view) m->label = name_of(r, ctxp_json_text(json, ctxp_json_get(json, r->at[K_ATTACHMENT], "filename")));
   if (m->band == CTXP_BAND_memory) m->label = name_of(r, ctxp_json_text(json, ctxp_json_get(json, r->at[K_ATTACHMENT], "path")));
+  m->listing = ctxp_str_is(type, "skill_listing");
+  if (m->listing) span(r, ctxp_json_get(json, r->at[K_ATTACHMENT], "content"), &m->text_at, &m->text_len);
   m->person = m->band == CTXP_BAND_user_prompt && !r->line->sidechain && ctxp_json_is(json, ctxp_json_get(json, r->at[K_ATTACHMENT], "commandMode"), "prompt");
 }
 
@@ -335,7 +337,7 @@ static void read_assistant(struct reader *r) {
 static void read_session(struct reader *r) {
   struct claude *c = r->c;
   struct ctxp_str session = text_of(r, K_SESSION);
-  if (session.len && !c->session_is_stem) {
+  if (session.len && session.len <= CTXP_WINDOW_NAME_MAX && !c->session_is_stem) {
     c->session_is_stem = ctxp_str_eq(session, r->t->stem);
     if (!c->session || c->session_is_stem) c->session = name_of(r, session);
   }
@@ -392,7 +394,7 @@ static int read_line(struct reader *r, const struct ctxp_line *from) {
   line->parent = name_of(r, text_of(r, K_PARENT));
   line->sidechain = ctxp_json_bool(r->json, r->at[K_SIDE], false);
   line->summary = ctxp_json_bool(r->json, r->at[K_SUMMARY], false);
-  if (line->sidechain) line->thread = name_of(r, text_of(r, K_AGENT));
+  if (line->sidechain && text_of(r, K_AGENT).len <= CTXP_WINDOW_NAME_MAX) line->thread = name_of(r, text_of(r, K_AGENT));
   line->unthreaded = line->sidechain && !line->thread;
   if (ctxp_time_parse(text_of(r, K_TIME), &line->ts_ms) < 0) line->ts_ms = 0;
   read_kind(r);
@@ -413,6 +415,7 @@ static void name_thread(struct claude *c, uint32_t number) {
     at = parent - 1;
   }
   uint32_t thread = c->lines[at].unthreaded ? c->lines[root].uuid : c->lines[at].thread;
+  if (ctxp_texts_text(&c->names, thread).len > CTXP_WINDOW_NAME_MAX) thread = 0;
   for (at = number; c->lines[at].unthreaded;) {
     c->lines[at].thread = thread;
     c->lines[at].unthreaded = false;

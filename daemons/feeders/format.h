@@ -5,6 +5,8 @@
 #include "feeders/lines.h"
 #include "feeders/notes.h"
 
+#define CTXP_WINDOW_NAME_MAX 400 /* bytes of a session's or a thread's name: the collector takes 512 */
+
 /* Where the events of one file go. An event's number is the place of the line that gives it, plus 1, plus its ordinal within the
  * line; so the same file always gives the same numbers, and what is at or below `position` has been sent before. */
 struct ctxp_feed {

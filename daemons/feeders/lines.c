@@ -117,6 +117,8 @@ int ctxp_lines_next(struct ctxp_lines *lines, struct ctxp_line *ret) {
     break;
   }
   lines->at += ret->bytes;
+  ret->too_long = ret->text.len > lines->line_bytes;
+  if (ret->too_long) ret->text.len = 0;
   if (ret->offset == 0 && ret->text.len >= 3 && memcmp(ret->text.ptr, "\xef\xbb\xbf", 3) == 0) ret->text.ptr += 3, ret->text.len -= 3;
   if (ret->text.len && ret->text.ptr[ret->text.len - 1] == '\r') ret->text.len--;
   return 1;

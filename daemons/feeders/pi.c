@@ -144,7 +144,7 @@ static int send_prompt(struct emitter *e, struct ctxp_thread *thread, uint64_t b
     const struct pi_entry *entry = &c->entries[thread->window.items[i]];
     struct ctxp_ref ref = {.id = text_of(e, entry->id)};
     r = ctxp_list_add(&prompt->append, &e->list, &ctxp_shape_ref, &ref);
-    if (r == 0 && entry->person) r = ctxp_strs_add(&prompt->personPrompt, &persons, ref.id);
+    if (r == 0 && entry->person && !c->thread) r = ctxp_strs_add(&prompt->personPrompt, &persons, ref.id);
   }
   if (r < 0) return r;
   prompt->callId = text_of(e, usage->call_id);
@@ -303,7 +303,7 @@ static int emit_main(struct emitter *e, const struct pi_entry *entry, uint32_t n
   if (r == 0) r = start(e, thread, base, CTXP_SLOT_START);
   if (r == 0 && entry->kind == PI_REPLY) r = emit_reply(e, thread, base, number);
   if (r == 0 && entry->kind == PI_COMPACTION) r = emit_compaction(e, thread, base, entry);
-  if (r == 0 && entry->person) r = ctxp_threads_start_agent(&e->threads, thread, base);
+  if (r == 0 && entry->person) r = ctxp_threads_start_agent(&e->threads, thread, base, (struct ctxp_str){0});
   if (r == 0 && entry->answers) r = send_result(e, thread, base, number);
   if (r == 0 && entry->resident && !e->shrunk) r = send_message(e, thread, base, entry);
   return r;

@@ -241,7 +241,7 @@ static void read_kind(struct reader *r) {
 /* ---- entries ---- */
 static void read_header(struct reader *r) {
   struct pi *c = r->c;
-  if (!c->session) c->session = name_at(r, r->at[K_ID]);
+  if (!c->session && ctxp_json_text(r->json, r->at[K_ID]).len <= CTXP_WINDOW_NAME_MAX) c->session = name_at(r, r->at[K_ID]);
   if (!c->cwd) c->cwd = name_at(r, r->at[K_CWD]);
   if (!c->model) c->model = name_at(r, r->at[K_MODEL]);
 }

@@ -41,8 +41,9 @@ static int end_agent(struct ctxp_threads *threads, struct ctxp_thread *thread, u
   return ctxp_threads_send(threads, thread, base, slot, &ev);
 }
 
-int ctxp_threads_start_agent(struct ctxp_threads *threads, struct ctxp_thread *thread, uint64_t base) {
+int ctxp_threads_start_agent(struct ctxp_threads *threads, struct ctxp_thread *thread, uint64_t base, struct ctxp_str skills) {
   struct ctxp_event ev = {.kind = CTXP_KIND_agent_start};
+  if (skills.len) ctxp_set(&ev.agent_start, agent_start, skillsText, skills);
   int r = ctxp_threads_end_turn(threads, thread, base, CTXP_SLOT_TURN_END);
   if (r == 0) r = end_agent(threads, thread, base, CTXP_SLOT_AGENT_END);
   if (r == 0) r = ctxp_threads_send(threads, thread, base, CTXP_SLOT_AGENT_START, &ev);

@@ -23,7 +23,7 @@ static struct key hash_key(char letter, struct ctxp_hash128 h) {
 
 static struct key piece_key(struct ctxp_hash128 window, enum ctxp_fold_list list, uint32_t piece) {
   struct key k = hash_key('W', window);
-  k.bytes[k.len++] = (uint8_t)"mcqr"[list];
+  k.bytes[k.len++] = (uint8_t) "mcqr"[list];
   add_u64(&k, piece, 4);
   return k;
 }
@@ -46,10 +46,12 @@ static int get(struct ctxp_stage *stage, struct key key, struct ctxp_raw *ret) {
 static const uint32_t piece_sizes[CTXP_FOLD_LISTS] = {64, 64, 32, 128};
 
 /* ---- sessions ---- */
+/* a hash of names: of each its length and its bytes, so that no two lists of names are the same text */
 static struct ctxp_hash128 hash_of(const struct ctxp_str *parts, unsigned count, bool *failed) {
   ctxp_auto_buf text = {0};
   for (unsigned i = 0; i < count; i++) {
-    ctxp_buf_printf(&text, "%zu:", parts[i].len); /* so that no two lists of names make the same text */
+    uint64_t len = parts[i].len;
+    ctxp_buf_add(&text, (const uint8_t[]){(uint8_t)len, (uint8_t)(len >> 8), (uint8_t)(len >> 16), (uint8_t)(len >> 24)}, 4);
     ctxp_buf_add(&text, parts[i].ptr, parts[i].len);
   }
   *failed |= text.failed;
@@ -65,6 +67,7 @@ int ctxp_fold_session_count(struct ctxp_stage *stage, uint64_t *ret) {
   if (r < 0) return r;
   if (r == 0) {
     struct ctxp_cursor c = ctxp_cursor(raw);
+    if (ctxp_fold_read_u64(&c, &bad) != CTXP_FOLD_FORMAT) return bad ? -EBADMSG : -EPROTO;
     f->session_count = f->saved_count = ctxp_fold_read_u64(&c, &bad);
   }
   f->opened = true;
@@ -99,7 +102,8 @@ static int load_session(struct ctxp_stage *stage, struct ctxp_hash128 key, struc
   return 0;
 }
 
-static int make_session(struct ctxp_stage *stage, struct ctxp_hash128 key, struct ctxp_str agent, struct ctxp_str session, struct ctxp_fold_session **ret) {
+static int make_session(
+    struct ctxp_stage *stage, struct ctxp_hash128 key, struct ctxp_str agent, struct ctxp_str session, struct ctxp_fold_session **ret) {
   struct ctxp_fold *f = ctxp_stage_state(stage);
   struct ctxp_fold_session *s = calloc(1, sizeof(*s));
   bool failed = false;
@@ -120,7 +124,8 @@ static int make_session(struct ctxp_stage *stage, struct ctxp_hash128 key, struc
   return 0;
 }
 
-int ctxp_fold_session_get(struct ctxp_stage *stage, struct ctxp_str agent, struct ctxp_str session, bool create, struct ctxp_fold_session **ret) {
+int ctxp_fold_session_get(
+    struct ctxp_stage *stage, struct ctxp_str agent, struct ctxp_str session, bool create, struct ctxp_fold_session **ret) {
   bool failed = false;
   struct ctxp_hash128 key = hash_of((const struct ctxp_str[]){agent, session}, 2, &failed);
   int r = failed ? -ENOMEM : load_session(stage, key, ret);
@@ -195,7 +200,8 @@ int ctxp_fold_window_by_key(struct ctxp_stage *stage, struct ctxp_hash128 key, s
   return 0;
 }
 
-static int make_window(struct ctxp_stage *stage, struct ctxp_fold_session *s, struct ctxp_hash128 key, struct ctxp_str thread, struct ctxp_fold_window **ret) {
+static int make_window(
+    struct ctxp_stage *stage, struct ctxp_fold_session *s, struct ctxp_hash128 key, struct ctxp_str thread, struct ctxp_fold_window **ret) {
   struct ctxp_fold_window *w = calloc(1, sizeof(*w));
   bool failed = false;
   if (!w) return -ENOMEM;
@@ -214,13 +220,29 @@ static int make_window(struct ctxp_stage *stage, struct ctxp_fold_session *s, st
   return 0;
 }
 
-int ctxp_fold_window_get(struct ctxp_stage *stage, struct ctxp_fold_session *s, struct ctxp_str thread, bool create, struct ctxp_fold_window **ret) {
+static int window_get(struct ctxp_stage *stage, struct ctxp_fold_session *s, struct ctxp_str thread, struct ctxp_fold_window **ret) {
   bool failed = false;
   struct ctxp_hash128 key = hash_of((const struct ctxp_str[]){s->agent, s->session, thread}, 3, &failed);
   int r = failed ? -ENOMEM : ctxp_fold_window_by_key(stage, key, ret);
-  if (r == 0 && !*ret && create) r = make_window(stage, s, key, thread, ret);
-  if (r == 0 && *ret) (*ret)->touched = true;
-  return r;
+  return r == 0 && !*ret ? make_window(stage, s, key, thread, ret) : r;
+}
+
+int ctxp_fold_window_of(struct ctxp_stage *stage, const struct ctxp_event *ev, bool *ret_known, struct ctxp_fold_window **ret) {
+  struct ctxp_fold *f = ctxp_stage_state(stage);
+  struct ctxp_fold_window *w = f->last;
+  struct ctxp_fold_session *s;
+  *ret_known = true;
+  if (!w || !ctxp_str_eq(w->thread, ev->thread) || !ctxp_str_eq(w->session->session, ev->session) ||
+      !ctxp_str_eq(w->session->agent, ev->agent)) {
+    int r = ctxp_fold_session_get(stage, ev->agent, ev->session, false, &s);
+    *ret_known = s != NULL;
+    if (r == 0 && !s) r = ctxp_fold_session_get(stage, ev->agent, ev->session, true, &s);
+    if (r == 0) r = window_get(stage, s, ev->thread, &w);
+    if (r < 0) return r;
+  }
+  w->touched = true;
+  *ret = f->last = w;
+  return 0;
 }
 
 /* ---- calls ---- */
@@ -281,7 +303,8 @@ static int save_calls(struct ctxp_stage *stage) {
 }
 
 /* ---- save ---- */
-static int save_list(struct ctxp_stage *stage, const struct ctxp_fold_window *w, enum ctxp_fold_list list, uint32_t count, uint32_t *dirty) {
+static int save_list(
+    struct ctxp_stage *stage, const struct ctxp_fold_window *w, enum ctxp_fold_list list, uint32_t count, uint32_t *dirty) {
   uint32_t size = piece_sizes[list];
   ctxp_auto_buf value = {0};
   for (uint32_t piece = *dirty / size; *dirty < count && (uint64_t)piece * size < count; piece++) {
@@ -321,6 +344,7 @@ static int save_all(struct ctxp_stage *stage) {
   struct ctxp_fold *f = ctxp_stage_state(stage);
   struct key meta = {.bytes = {'M'}, .len = 1};
   ctxp_auto_buf value = {0};
+  ctxp_pack_u64(&value, CTXP_FOLD_FORMAT);
   ctxp_pack_u64(&value, f->session_count);
   int r = f->session_count != f->saved_count ? put(stage, meta, &value) : 0;
   if (r == 0) f->saved_count = f->session_count;
@@ -341,6 +365,7 @@ void ctxp_fold_unload(struct ctxp_stage *stage, struct ctxp_fold_window *w) {
   struct ctxp_fold *f = ctxp_stage_state(stage);
   struct ctxp_fold_session *s = w->session;
   if (w->changed) return;
+  if (f->last == w) f->last = NULL;
   HASH_DEL(f->windows, w);
   ctxp_fold_window_free(w);
   s->loaded_windows--;
@@ -362,7 +387,8 @@ int ctxp_fold_save(struct ctxp_stage *stage) {
     else
       w->touched = false;
   }
-  HASH_ITER(hh, f->sessions, s, next_session) drop_session(f, s);
+  HASH_ITER(hh, f->sessions, s, next_session)
+  drop_session(f, s);
   return 0;
 }
 

@@ -94,6 +94,7 @@ static struct ctxp_message *known(struct ctxp_amnesia *window, const struct ctxp
   struct ctxp_message *message = ctxp_amnesia_make(window, view->id);
   struct ctxp_list list = {0};
   ctxp_auto_buf room = {0};
+  if (message && view->id.ptr == message->id) return message; /* the view was made of it, and borrows from it */
   int r = message ? 0 : -ENOMEM;
   for (size_t k = 0; k < view->call_count && r == 0; k++) {
     struct ctxp_call call = {.id = view->calls[k].id};

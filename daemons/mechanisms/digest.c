@@ -19,7 +19,7 @@ enum {
 };
 
 enum grouping { EACH, EQUAL, SHAPED, GROUPINGS };
-enum { MEMBERS_MAX = 64 }; /* distinct lines of one shape that are told apart */
+enum { MEMBERS_MAX = 64, /* distinct lines of one shape that are told apart */ MISSES_MAX = 40 /* lines that did not fit, until no more are tried */ };
 enum rank { RANK_LAST, RANK_FIRST, RANK_CONTEXT, RANK_TOTAL, RANK_WARNING, RANK_TAIL, RANK_HEAD, RANK_KIND, RANK_NOISE, RANK_REPEAT /* of the shape of the line above it */ };
 
 struct pick {
@@ -307,6 +307,19 @@ static int choose_from(const struct digest *d, enum grouping grouping, unsigned 
   return 0;
 }
 
+/* of the folded shapes as many more lines as fit */
+static int unfold(const struct digest *d, struct picks *chosen) {
+  unsigned misses = 0;
+  for (const struct group *group = d->must[EQUAL].map; group && misses < MISSES_MAX; group = group->hh.next) {
+    int r = insert(chosen, &group->pick);
+    if (r < 0) return r;
+    if (r == 1 || cost(d, chosen) <= d->limits.hard) continue;
+    take_out(chosen, group->pick.offset);
+    misses++;
+  }
+  return 0;
+}
+
 /* What must survive, folded as little as fits: each line, else equal ones in one, else the shapes with most members first; 1: not
  * even one line of each shape fits. */
 static int choose_must(struct digest *d, struct picks *chosen) {
@@ -319,10 +332,10 @@ static int choose_must(struct digest *d, struct picks *chosen) {
   for (unsigned members = MEMBERS_MAX; members; members /= 2) {
     int r = choose_from(d, EQUAL, members, chosen);
     if (r < 0) return r;
-    d->compact = false;
-    if (cost(d, chosen) <= d->limits.hard) return 0;
-    d->compact = true;
-    if (cost(d, chosen) <= d->limits.hard) return 0;
+    for (int compact = 0; compact < 2; compact++) {
+      d->compact = compact;
+      if (cost(d, chosen) <= d->limits.hard) return unfold(d, chosen);
+    }
   }
   return 1;
 }
@@ -349,7 +362,7 @@ static int fill(struct digest *d, struct picks *chosen) {
   }
   if (d->others.count) qsort(d->others.at, d->others.count, sizeof(*d->others.at), by_rank);
   size_t misses = 0;
-  for (size_t i = 0; i < d->others.count && misses < 40; i++) {
+  for (size_t i = 0; i < d->others.count && misses < MISSES_MAX; i++) {
     const struct pick *pick = &d->others.at[i];
     if (pick->rank == RANK_CONTEXT && !chosen_at(chosen, pick->owner)) continue; /* of a line that was folded */
     int r = insert(chosen, pick);

@@ -321,6 +321,42 @@ static void in_a_watched_session_a_removal_is_potential(void **state) {
   assert_emitted(""); /* gone already, in theory; and that it is named is no regret */
 }
 
+static void what_went_in_theory_is_there_once_the_agent_asks(void **state) {
+  (void)state;
+  watched();
+  push("{\"kind\":\"prompt\",\"ts\":\"2026-09-01T10:10:02.000Z\",\"callId\":\"p3\",\"keep\":3,\"append\":[{\"id\":\"m4\"},{\"id\":\"m5\"}]}");
+  ctxp_test_clear(&t);
+  ctxp_test_restart(&t);
+  context("10:10:03", "", TAIL); /* warm: it stays, and may go later */
+  assert_answer("");
+  assert_emitted("");
+  context("10:20:03", "", TAIL);
+  assert_answer("{\"remove\":[\"m3\"],\"strip\":{\"m2\":[\"d\"]}}");
+  assert_true(t.emitted[0].event.amnesia_remove.applied);
+  assert_emitted(REMOVE("270", "1", "\"d\""));
+}
+
+static void too_long_a_request_is_not_followed(void **state) {
+  (void)state;
+  struct ctxp_event ev = {.kind = CTXP_KIND_prompt};
+  ctxp_auto_buf list = {0};
+  struct ctxp_list refs = {0};
+  removed();
+  for (int i = 0; i <= CTXP_MESSAGES_MAX; i++) {
+    char id[16];
+    snprintf(id, sizeof(id), i ? "x%d" : "m3", i); /* m3 is among them: it came back, but nobody looks any more */
+    struct ctxp_ref ref = {.id = ctxp_str(id)};
+    assert_int_equal(ctxp_list_add(&refs, &list, &ctxp_shape_ref, &ref), 0);
+  }
+  ev.prompt.callId = CTXP_STR("p");
+  ctxp_set(&ev.prompt, prompt, request, refs);
+  ctxp_test_push(&t, &ev);
+  assert_int_equal(t.refused, 1);
+  assert_emitted("");
+  context("10:10:05", "", TAIL); /* what is gone stays gone */
+  assert_answer("{\"remove\":[\"m3\"],\"strip\":{\"m2\":[\"d\"]}}");
+}
+
 static void nothing_is_stored_of_a_watched_session_that_ended(void **state) {
   (void)state;
   watched();
@@ -401,7 +437,7 @@ int main(void) {
       T(a_second_result_of_a_call_takes_its_id_over), T(seen_waits_for_one_request_and_a_cold_cache), T(another_model_and_other_tools_make_the_cache_cold),
       T(after_a_compaction_what_is_still_there_goes_and_the_rest_is_forgotten), T(what_is_gone_stays_gone_across_sessions_and_restarts), T(a_skill_load_may_go_without_a_tag),
       T(a_missed_answer_is_undone_and_its_saving_taken_back), T(a_miss_of_another_node_or_of_another_ask_is_not_ours),
-      T(what_a_prompt_names_again_is_taken_back_a_context_does_not_count), T(the_same_bytes_read_again_are_taken_back_once), T(in_a_watched_session_a_removal_is_potential),
+      T(what_a_prompt_names_again_is_taken_back_a_context_does_not_count), T(the_same_bytes_read_again_are_taken_back_once), T(in_a_watched_session_a_removal_is_potential), T(what_went_in_theory_is_there_once_the_agent_asks), T(too_long_a_request_is_not_followed),
       T(nothing_is_stored_of_a_watched_session_that_ended), OWN(tail_candidates_expire_with_the_run), T(evicted_messages_are_not_removed_and_not_regretted), T(hostile_ids_are_texts),
       T(results_of_a_window_are_bounded), cmocka_unit_test(paths_are_compared_without_detours),
   };
