@@ -14,7 +14,7 @@
 #define PRICE_FILES_MAX 16
 
 struct numbers {
-  uint64_t max_bytes, retain_hours, drain_s, max_hold_s, commit_batch, commit_interval_ms, max_event_bytes, client_days, answer_grace_ms;
+  uint64_t max_bytes, retain_hours, drain_s, max_hold_s, commit_batch, commit_interval_ms, commit_linger_ms, max_event_bytes, client_days, answer_grace_ms;
   int durability, when_full; /* power, process; wait, drop */
 };
 static const char *const durabilities[] = {"power", "process", NULL}, *const fulls[] = {"wait", "drop", NULL};
@@ -30,7 +30,8 @@ const struct ctxp_option ctxp_topology_options[] = {
     CHOICE(when_full, "wait", fulls,
         "what happens at max_bytes with a reader still behind: agents wait, or the oldest events go and are counted as a gap"),
     NUMBER(commit_batch, "1024", 1, 65536, "events", "most events of one commit"),
-    NUMBER(commit_interval_ms, "2", 0, 1000, "ms", "longest time that an event waits for its commit"),
+    NUMBER(commit_interval_ms, "2", 0, 1000, "ms", "longest time that an event waits for its commit while more events come"),
+    NUMBER(commit_linger_ms, "0", 0, 1000, "ms", "how long a commit waits for more events when there are none at hand; an ask never waits"),
     NUMBER(max_event_bytes, "16777216", 4096, 256u << 20, "bytes", "largest event that is taken; larger ones are refused by name"),
     NUMBER(client_days, "30", 1, 3650, "days", "how long an agent's position is remembered after its last event"),
     NUMBER(answer_grace_ms, "250", 10, 60000, "ms", "how long the collector waits for a mechanism's verdict on an ask"),
@@ -40,7 +41,7 @@ const struct ctxp_option ctxp_topology_options[] = {
 #undef CHOICE
 
 static const char *const top_keys[] = {"version", "run_dir", "state_dir", "nodes", "prices", "max_bytes", "retain_hours", "durability",
-    "when_full", "commit_batch", "commit_interval_ms", "max_event_bytes", "client_days", "answer_grace_ms", "max_hold_s", "drain_s", NULL};
+    "when_full", "commit_batch", "commit_interval_ms", "commit_linger_ms", "max_event_bytes", "client_days", "answer_grace_ms", "max_hold_s", "drain_s", NULL};
 static const char *const node_keys[] = {"daemon", "subscribe", "from", "options", "ingest", "curve", NULL};
 
 bool ctxp_reading_push(struct ctxp_reading *r, char ***list, char *text) {
@@ -105,6 +106,7 @@ static void take_numbers(struct ctxp_config *t, const struct numbers *n) {
   t->max_hold_s = n->max_hold_s;
   t->commit_batch = n->commit_batch;
   t->commit_interval_ms = n->commit_interval_ms;
+  t->commit_linger_ms = n->commit_linger_ms;
   t->max_event_bytes = n->max_event_bytes;
   t->client_days = n->client_days;
   t->answer_grace_ms = n->answer_grace_ms;

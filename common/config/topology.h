@@ -19,7 +19,7 @@ struct ctxp_node_config {
 
 struct ctxp_config { /* `struct ctxp_topology` is the event of that name */
   char *file, *run_dir, *state_dir; /* absolute */
-  uint64_t max_bytes, retain_hours, drain_s, max_hold_s, commit_batch, commit_interval_ms, max_event_bytes, client_days, answer_grace_ms;
+  uint64_t max_bytes, retain_hours, drain_s, max_hold_s, commit_batch, commit_interval_ms, commit_linger_ms, max_event_bytes, client_days, answer_grace_ms;
   bool durability_power, when_full_drop;
   struct ctxp_node_config *nodes; /* in the order of the file */
   unsigned node_count;

@@ -290,12 +290,21 @@ static int timers(struct ctxp_node *node, uint64_t now_ms, uint64_t *ret_next) {
   return r;
 }
 
+/* Where nothing more is at hand, is it still worth waiting for? Fewer commits are fewer messages to everybody behind. */
+static bool lingers(struct ctxp_node *node, uint64_t now_ms) {
+  bool waits = ctxp_store_open_txn(node->store) || ctxp_node_unsaid(node);
+  if (!waits || !node->config->commit_linger_ms || node->phase != RUNNING) return false;
+  if (!node->linger_until_ms) node->linger_until_ms = now_ms + node->config->commit_linger_ms;
+  return now_ms < node->linger_until_ms;
+}
+
 /* is what was appended to be committed now? */
-static bool commit_due(const struct ctxp_node *node, uint64_t now_ms, bool more) {
-  if (!more || node->hurry || node->pending_bytes >= COMMIT_BYTES) return true;
-  if (!node->stream || !ctxp_stream_pending(node->stream)) return false;
-  return ctxp_stream_pending(node->stream) >= node->config->commit_batch ||
-      now_ms >= node->pending_since_ms + node->config->commit_interval_ms;
+static bool commit_due(struct ctxp_node *node, uint64_t now_ms, bool more) {
+  uint64_t pending = node->stream ? ctxp_stream_pending(node->stream) : 0;
+  if (node->hurry || node->pending_bytes >= COMMIT_BYTES || pending >= node->config->commit_batch) return true;
+  if (!more) return !lingers(node, now_ms);
+  uint64_t longest = node->config->commit_interval_ms > node->config->commit_linger_ms ? node->config->commit_interval_ms : node->config->commit_linger_ms;
+  return pending && now_ms >= node->pending_since_ms + longest;
 }
 
 /* one round of work: take, commit, checkpoint. *ret_more: come back at once */
@@ -305,7 +314,7 @@ static int work(struct ctxp_node *node, uint64_t now_ms, bool source_ready, bool
   if (r == 0 && commit_due(node, now_ms, more)) r = ctxp_node_commit(node, now_ms);
   if (r == 0 && ctxp_node_checkpoint_due(node, now_ms)) r = ctxp_node_checkpoint(node, now_ms, false);
   if (r == 0) r = ctxp_node_waits(node, now_ms);
-  *ret_more = more || ctxp_store_open_txn(node->store);
+  *ret_more = more || (ctxp_store_open_txn(node->store) && !node->linger_until_ms);
   return r;
 }
 
@@ -317,6 +326,7 @@ static int undo(struct ctxp_node *node, int code) {
   ctxp_publisher_drop(node->publisher);
   node->pending_bytes = 0;
   node->hurry = false;
+  node->linger_until_ms = 0;
   if (strcmp(node->last_error, node->error.text) != 0)
     ctxp_log(CTXP_LOG_ERROR, "store", "%s; nothing is acknowledged until there is room", node->error.text);
   snprintf(node->last_error, sizeof(node->last_error), "%s", node->error.text);
@@ -342,7 +352,8 @@ static int loop(struct ctxp_node *node) {
     if (r == 0) r = work(node, now, source_ready, &more);
     if (r == 0) r = timers(node, now, &next);
     if (r < 0) r = undo(node, r);
-    if (r == 0) r = ctxp_node_drain_step(node, now, !more, &drain_next);
+    if (r == 0) r = ctxp_node_drain_step(node, now, !more && !node->linger_until_ms, &drain_next);
+    if (node->linger_until_ms) next = earlier(next, node->linger_until_ms);
     if (r == 0) next = earlier(earlier(next, drain_next), ctxp_node_checkpoint_next(node));
   }
   return r;

@@ -44,6 +44,7 @@ struct ctxp_node {
   /* what is appended and not committed */
   size_t pending_bytes;
   uint64_t pending_since_ms;
+  uint64_t linger_until_ms; /* a commit waits until then for more; 0: none waits */
   bool hurry, state_dirty, source_opened;
   struct ctxp_buf scratch, value, topology; /* topology: body of the event in force */
   bool topology_dirty;
@@ -83,6 +84,7 @@ int ctxp_node_work(struct ctxp_node *node, uint64_t now_ms, bool *ret_more); /* 
 int ctxp_node_load(struct ctxp_node *node); /* checkpoint and tail; before the upstreams are opened */
 int ctxp_node_load_holds(struct ctxp_node *node); /* into the merge */
 struct ctxp_place ctxp_node_loaded_place(struct ctxp_node *node, const char *upstream);
+bool ctxp_node_unsaid(const struct ctxp_node *node); /* the watermark is beyond the one that was published */
 int ctxp_node_commit(struct ctxp_node *node, uint64_t now_ms); /* what is pending, and says the head where it moved */
 int ctxp_node_checkpoint(struct ctxp_node *node, uint64_t now_ms, bool ended);
 bool ctxp_node_checkpoint_due(const struct ctxp_node *node, uint64_t now_ms);

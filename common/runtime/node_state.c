@@ -241,6 +241,7 @@ static int commit_txn(struct ctxp_node *node, uint64_t now_ms) {
   }
   node->pending_bytes = 0;
   node->hurry = false;
+  node->linger_until_ms = 0;
   if (node->publisher) {
     ctxp_publisher_set(node->publisher, ctxp_node_done(node), ctxp_node_flow_state(node));
     ctxp_publisher_flush(node->publisher, now_ms);
@@ -250,12 +251,16 @@ static int commit_txn(struct ctxp_node *node, uint64_t now_ms) {
   return r;
 }
 
+bool ctxp_node_unsaid(const struct ctxp_node *node) {
+  return node->publisher && ctxp_publisher_watermark(node->publisher) != ctxp_node_done(node);
+}
+
 int ctxp_node_commit(struct ctxp_node *node, uint64_t now_ms) {
   if (node->state_dirty) return ctxp_node_checkpoint(node, now_ms, false); /* state without its cursors would be of another time */
   if (ctxp_store_open_txn(node->store)) return commit_txn(node, now_ms);
-  uint64_t done = ctxp_node_done(node);
-  if (node->publisher && ctxp_publisher_watermark(node->publisher) != done) {
-    ctxp_publisher_set(node->publisher, done, ctxp_node_flow_state(node));
+  node->linger_until_ms = 0;
+  if (ctxp_node_unsaid(node)) {
+    ctxp_publisher_set(node->publisher, ctxp_node_done(node), ctxp_node_flow_state(node));
     ctxp_publisher_flush(node->publisher, now_ms);
   }
   return 0;

@@ -59,7 +59,7 @@ static void put_path(const char *path, struct ctxp_buf *out) {
 
 /* the nodes of the built-in topology, without its own directories, retention and prices */
 static void put_nodes(struct ctxp_buf *out) {
-  static const char *const own[] = {"run_dir:", "state_dir:", "durability:", "retain_hours:", "max_bytes:", "prices:"};
+  static const char *const own[] = {"run_dir:", "state_dir:", "durability:", "retain_hours:", "max_bytes:", "commit_linger_ms:", "prices:"};
   for (const char *line = ctxp_builtin_topology_text; *line;) {
     const char *end = strchr(line, '\n');
     size_t len = end ? (size_t)(end - line) + 1 : strlen(line);
@@ -81,7 +81,7 @@ int ctxp_pipeline_private(const char *dir, const char *prices, struct ctxp_confi
   put_path(ctxp_buf_cstr(&run), &text);
   ctxp_buf_str(&text, "\nstate_dir: ");
   put_path(ctxp_buf_cstr(&state), &text);
-  ctxp_buf_str(&text, "\nretain_hours: 0\nmax_bytes: 268435456\ndurability: process\nprices: [" CTXP_PRICES_BUILTIN);
+  ctxp_buf_str(&text, "\nretain_hours: 0\nmax_bytes: 268435456\ndurability: process\ncommit_linger_ms: 20\nprices: [" CTXP_PRICES_BUILTIN);
   if (file) ctxp_buf_str(&text, ", ");
   if (file) put_path(file, &text);
   ctxp_buf_str(&text, "]\n");
