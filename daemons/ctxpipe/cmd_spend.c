@@ -10,8 +10,7 @@ static int show(const struct ctxp_args *args, const struct ctxp_spend_choice *ch
   if (r < 0) return r;
   const struct ctxp_node_config *fold = ctxp_pipeline_node(pipeline.config, CTXP_ROLE_FOLD_NODE);
   ctxp_spend_query(choice, &query);
-  r = fold ? ctxp_pipeline_query(pipeline.config, fold->name, ctxp_buf_raw(&query), &reply, err)
-           : ctxp_error_set(err, -ENOENT, "the topology has no fold; add a node with 'daemon: fold'");
+  r = fold ? ctxp_pipeline_query(pipeline.config, fold->name, ctxp_buf_raw(&query), &reply, err) : ctxp_error_set(err, -ENOENT, "the topology has no fold; add a node with 'daemon: fold'");
   if (r == 0) r = ctxp_spend_show(choice, ctxp_buf_raw(&reply), NULL, err);
   ctxp_pipeline_deinit(&pipeline);
   return r;
@@ -27,13 +26,19 @@ static int run(const struct ctxp_args *args) {
 }
 
 static const struct ctxp_flag flags[] = {
-  CTXP_PIPELINE_FLAGS,
-  CTXP_SPEND_FLAGS,
-  {.name = "agent", .value = "NAME", .help = "only this agent"},
-  {.name = NULL},
+    CTXP_PIPELINE_FLAGS,
+    CTXP_SPEND_FLAGS,
+    {.name = "agent", .value = "NAME", .help = "only this agent"},
+    {.name = NULL},
 };
 const struct ctxp_command ctxp_cmd_spend = {
-  .name = "spend", .summary = "show which material drove the bill", .operands = "", .flags = flags, .example = "ctxpipe spend --by view --top 10", .run = run,
-  .details = "Every request's reported input tokens are split over the messages in it, and summed by band, view, tool or message. 'own' counts a message\n"
-             "once: what it cost to bring in. 'billed' counts it in every request that carried it: what it cost to keep.",
+    .name = "spend",
+    .summary = "show which material drove the bill",
+    .operands = "",
+    .flags = flags,
+    .example = "ctxpipe spend --by view --top 10",
+    .run = run,
+    .details = "Every request's reported input tokens are split over the messages in it, and summed by band, view, tool or message. 'own' "
+               "counts a message\n"
+               "once: what it cost to bring in. 'billed' counts it in every request that carried it: what it cost to keep.",
 };
