@@ -13,6 +13,7 @@
 #include "runtime/control.h"
 
 #define ANSWER_MS 60000 /* a query over a large state is work, but not for ever */
+#define CATCH_UP_MS 5000
 
 /* every fault is a sentence of its own, with file, line and column */
 static int read_topology(const char *file, struct ctxp_config **ret_config, struct ctxp_error *err) {
@@ -173,4 +174,22 @@ int ctxp_pipeline_status(
   ctxp_pack_cstr(&request, "op");
   ctxp_pack_cstr(&request, "status");
   return call(config, node, &request, timeout_ms, ret_reply, err);
+}
+
+/* What was acknowledged before the question is in the answer, unless the fold is far behind: then it is said, and what it has is shown. */
+static void catch_up(const struct ctxp_config *config, const char *fold) {
+  const struct ctxp_node_config *collector = ctxp_pipeline_node(config, CTXP_ROLE_COLLECTOR_NODE);
+  ctxp_auto_buf status = {0};
+  struct ctxp_error err;
+  int r = collector ? ctxp_pipeline_status(config, collector->name, CATCH_UP_MS, &status, &err) : -ENOENT;
+  if (r == 0) r = ctxp_pipeline_wait(config, fold, ctxp_map_u64(ctxp_buf_raw(&status), "head", 0), CATCH_UP_MS, &err);
+  if (r < 0)
+    fprintf(stderr, "ctxpipe: the figures are those of a moment ago, the fold is still behind; 'ctxpipe status' shows by how much\n");
+}
+
+int ctxp_pipeline_ask_fold(const struct ctxp_config *config, struct ctxp_raw query, struct ctxp_buf *ret_reply, struct ctxp_error *err) {
+  const struct ctxp_node_config *fold = ctxp_pipeline_node(config, CTXP_ROLE_FOLD_NODE);
+  if (!fold) return ctxp_error_set(err, -ENOENT, "the topology has no fold; add a node with 'daemon: fold'");
+  catch_up(config, fold->name);
+  return ctxp_pipeline_query(config, fold->name, query, ret_reply, err);
 }
