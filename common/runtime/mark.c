@@ -12,7 +12,9 @@ int ctxp_mark_open(const char *run_dir, const char *node, volatile uint64_t **re
   ctxp_buf_printf(&path, "%s/%s.event", run_dir, node);
   ctxp_auto_close int fd = open(ctxp_buf_cstr(&path), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
   uint64_t none = 0;
-  void *page = fd >= 0 && write(fd, &none, sizeof(none)) == (ssize_t)sizeof(none) ? mmap(NULL, sizeof(none), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
+  void *page = fd >= 0 && write(fd, &none, sizeof(none)) == (ssize_t)sizeof(none) ?
+      mmap(NULL, sizeof(none), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) :
+      MAP_FAILED;
   if (page == MAP_FAILED) {
     int code = errno ? -errno : -EIO;
     return ctxp_error_set(err, code, "node '%s': cannot write '%s': %s", node, ctxp_buf_cstr(&path), strerror(-code));

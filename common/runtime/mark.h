@@ -5,7 +5,8 @@
 #include "ctxpipe/error.h"
 
 /* The place of the number, 0 at first. */
-int ctxp_mark_open(const char *run_dir, const char *node, volatile uint64_t **ret_mark, struct ctxp_error *err) __attribute__((warn_unused_result));
+int ctxp_mark_open(const char *run_dir, const char *node, volatile uint64_t **ret_mark, struct ctxp_error *err)
+    __attribute__((warn_unused_result));
 void ctxp_mark_close(volatile uint64_t *mark); /* NULL too */
 /* What a node left behind; 0: nothing in hand, or no such file. */
 uint64_t ctxp_mark_read(const char *run_dir, const char *node);

@@ -25,7 +25,8 @@ static unsigned flag_count(const struct ctxp_command *command) {
 }
 
 static int unknown_flag(const struct ctxp_command *command, const char *word, struct ctxp_error *err) {
-  const char *near = word[0] == '-' && word[1] == '-' ? ctxp_args_suggest(word + 2, command->flags, sizeof(*command->flags), flag_count(command)) : NULL;
+  const char *near =
+      word[0] == '-' && word[1] == '-' ? ctxp_args_suggest(word + 2, command->flags, sizeof(*command->flags), flag_count(command)) : NULL;
   if (near) return ctxp_error_set(err, -EINVAL, "%s: unknown option '%s'; did you mean '--%s'?", command->name, word, near);
   return ctxp_error_set(err, -EINVAL, "%s: unknown option '%s'; 'ctxpipe %s --help' lists them", command->name, word, command->name);
 }
@@ -46,7 +47,8 @@ static int read_flag(const struct ctxp_command *command, int argc, char **argv, 
   const struct ctxp_flag *flag = &command->flags[index];
   if (!flag->value && value) return ctxp_error_set(err, -EINVAL, "%s: '--%s' takes no value", command->name, flag->name);
   if (flag->value && !value) {
-    if (*at + 1 >= argc) return ctxp_error_set(err, -EINVAL, "%s: '%s' needs a value: --%s %s", command->name, word, flag->name, flag->value);
+    if (*at + 1 >= argc)
+      return ctxp_error_set(err, -EINVAL, "%s: '%s' needs a value: --%s %s", command->name, word, flag->name, flag->value);
     value = argv[++*at];
   }
   if (args->values[index]) return ctxp_error_set(err, -EINVAL, "%s: '--%s' is given twice; once is enough", command->name, flag->name);
@@ -71,7 +73,8 @@ int ctxp_args_read(const struct ctxp_command *command, int argc, char **argv, st
   if ((unsigned)kept < command->operands_min)
     return ctxp_error_set(err, -EINVAL, "%s: needs %s; for example: %s", command->name, command->operands, command->example);
   if ((unsigned)kept > command->operands_max)
-    return ctxp_error_set(err, -EINVAL, "%s: '%s' is one word too many; 'ctxpipe %s --help' shows what it takes", command->name, argv[command->operands_max], command->name);
+    return ctxp_error_set(err, -EINVAL, "%s: '%s' is one word too many; 'ctxpipe %s --help' shows what it takes", command->name,
+        argv[command->operands_max], command->name);
   argv[kept] = NULL; /* argv[argc] is NULL already, so there is room */
   args.operands = (const char *const *)argv;
   args.operand_count = (unsigned)kept;
@@ -86,7 +89,8 @@ const char *ctxp_args_get(const struct ctxp_args *args, const char *flag) {
 
 bool ctxp_args_has(const struct ctxp_args *args, const char *flag) { return ctxp_args_get(args, flag) != NULL; }
 
-int ctxp_args_number(const struct ctxp_args *args, const char *flag, uint64_t min, uint64_t max, uint64_t missing, uint64_t *ret_number, struct ctxp_error *err) {
+int ctxp_args_number(const struct ctxp_args *args, const char *flag, uint64_t min, uint64_t max, uint64_t missing, uint64_t *ret_number,
+    struct ctxp_error *err) {
   const char *text = ctxp_args_get(args, flag);
   *ret_number = missing;
   if (!text) return 0;
@@ -94,12 +98,14 @@ int ctxp_args_number(const struct ctxp_args *args, const char *flag, uint64_t mi
   errno = 0;
   unsigned long long number = strtoull(text, &end, 10);
   if (text[0] < '0' || text[0] > '9' || *end || errno || number < min || number > max)
-    return ctxp_error_set(err, -EINVAL, "%s: '--%s %s' is not a whole number from %llu to %llu", args->command->name, flag, text, (unsigned long long)min, (unsigned long long)max);
+    return ctxp_error_set(err, -EINVAL, "%s: '--%s %s' is not a whole number from %llu to %llu", args->command->name, flag, text,
+        (unsigned long long)min, (unsigned long long)max);
   *ret_number = number;
   return 0;
 }
 
-int ctxp_args_choice(const struct ctxp_args *args, const char *flag, const char *const *choices, int missing, int *ret_index, struct ctxp_error *err) {
+int ctxp_args_choice(
+    const struct ctxp_args *args, const char *flag, const char *const *choices, int missing, int *ret_index, struct ctxp_error *err) {
   const char *text = ctxp_args_get(args, flag);
   ctxp_auto_buf list = {0};
   *ret_index = missing;
@@ -109,7 +115,9 @@ int ctxp_args_choice(const struct ctxp_args *args, const char *flag, const char 
       *ret_index = i;
       return 0;
     }
-    ctxp_buf_printf(&list, "%s%s", i == 0 ? "" : choices[i + 1] ? ", " : " or ", choices[i]);
+    ctxp_buf_printf(&list, "%s%s", i == 0 ? "" : choices[i + 1] ? ", " :
+                                                                  " or ",
+        choices[i]);
   }
   return ctxp_error_set(err, -EINVAL, "%s: '--%s %s' is none of its values; use %s", args->command->name, flag, text, ctxp_buf_cstr(&list));
 }
@@ -161,8 +169,8 @@ static void help_line(const struct ctxp_flag *flag, struct ctxp_buf *out) {
 }
 
 void ctxp_command_help(const struct ctxp_command *command, struct ctxp_buf *out) {
-  ctxp_buf_printf(out, "ctxpipe %s: %s\n\nUsage: ctxpipe %s [OPTIONS]%s%s\n", command->name, command->summary, command->name, command->operands[0] ? " " : "",
-                  command->operands);
+  ctxp_buf_printf(out, "ctxpipe %s: %s\n\nUsage: ctxpipe %s [OPTIONS]%s%s\n", command->name, command->summary, command->name,
+      command->operands[0] ? " " : "", command->operands);
   if (command->details[0]) ctxp_buf_printf(out, "\n%s\n", command->details);
   ctxp_buf_str(out, "\nOptions:\n");
   for (const struct ctxp_flag *flag = command->flags; flag && flag->name; flag++) help_line(flag, out);

@@ -30,7 +30,8 @@ static void line(struct ctxp_buf *out, const char *name, uint64_t number, const 
 }
 
 static void put_cost(struct ctxp_raw totals, struct ctxp_buf *out) {
-  uint64_t all = ctxp_map_u64(totals, "costNano", 0), input = ctxp_map_u64(totals, "costInputNano", 0), unpriced = ctxp_map_u64(totals, "unpricedTokens", 0);
+  uint64_t all = ctxp_map_u64(totals, "costNano", 0), input = ctxp_map_u64(totals, "costInputNano", 0),
+           unpriced = ctxp_map_u64(totals, "unpricedTokens", 0);
   if (!all && unpriced) {
     line(out, "tokens without a price", unpriced, "the cost is not known: no model in use is in the price table");
     return;
@@ -179,10 +180,11 @@ static void put_row(struct ctxp_table *table, enum ctxp_grain grain, const struc
 }
 
 static int print_rows(enum ctxp_grain grain, const struct row *rows, unsigned count, const struct ctxp_style *style, struct ctxp_buf *out) {
-  static const struct ctxp_column narrow[] = {{"", CTXP_COLUMN_TEXT}, {"billed", CTXP_COLUMN_NUMBER}, {"own", CTXP_COLUMN_NUMBER}, {"cost", CTXP_COLUMN_NUMBER},
-    {"share", CTXP_COLUMN_NUMBER}, {"turns", CTXP_COLUMN_NUMBER}, {"", CTXP_COLUMN_BAR}};
-  static const struct ctxp_column wide[] = {{"", CTXP_COLUMN_TEXT}, {"kind", CTXP_COLUMN_TEXT}, {"billed", CTXP_COLUMN_NUMBER}, {"own", CTXP_COLUMN_NUMBER},
-    {"cost", CTXP_COLUMN_NUMBER}, {"share", CTXP_COLUMN_NUMBER}, {"turns", CTXP_COLUMN_NUMBER}, {"", CTXP_COLUMN_BAR}};
+  static const struct ctxp_column narrow[] = {{"", CTXP_COLUMN_TEXT}, {"billed", CTXP_COLUMN_NUMBER}, {"own", CTXP_COLUMN_NUMBER},
+      {"cost", CTXP_COLUMN_NUMBER}, {"share", CTXP_COLUMN_NUMBER}, {"turns", CTXP_COLUMN_NUMBER}, {"", CTXP_COLUMN_BAR}};
+  static const struct ctxp_column wide[] = {{"", CTXP_COLUMN_TEXT}, {"kind", CTXP_COLUMN_TEXT}, {"billed", CTXP_COLUMN_NUMBER},
+      {"own", CTXP_COLUMN_NUMBER}, {"cost", CTXP_COLUMN_NUMBER}, {"share", CTXP_COLUMN_NUMBER}, {"turns", CTXP_COLUMN_NUMBER},
+      {"", CTXP_COLUMN_BAR}};
   bool kinds = grain == CTXP_GRAIN_VIEW || grain == CTXP_GRAIN_MESSAGE;
   struct ctxp_table table = {.columns = kinds ? wide : narrow, .column_count = kinds ? 8 : 7};
   uint64_t widest = 0;
@@ -194,7 +196,8 @@ static int print_rows(enum ctxp_grain grain, const struct row *rows, unsigned co
   return r;
 }
 
-static int put_grain(struct ctxp_raw reply, enum ctxp_grain grain, const struct ctxp_bill_options *options, const struct ctxp_style *style, struct ctxp_buf *out) {
+static int put_grain(struct ctxp_raw reply, enum ctxp_grain grain, const struct ctxp_bill_options *options, const struct ctxp_style *style,
+    struct ctxp_buf *out) {
   uint64_t billed = ctxp_map_u64(ctxp_map_get(reply, "totals"), "billed", 0);
   unsigned count = 0;
   ctxp_auto_buf heading = {0};
@@ -202,7 +205,8 @@ static int put_grain(struct ctxp_raw reply, enum ctxp_grain grain, const struct 
   int r = read_rows(ctxp_map_get(reply, row_keys[grain]), &rows, &count);
   if (r < 0) return r;
   ctxp_buf_str(&heading, headings[grain]);
-  if (count > options->top) ctxp_buf_printf(&heading, " (the largest %llu of %u; --top N shows more)", (unsigned long long)options->top, count);
+  if (count > options->top)
+    ctxp_buf_printf(&heading, " (the largest %llu of %u; --top N shows more)", (unsigned long long)options->top, count);
   ctxp_put_heading(out, style, ctxp_buf_cstr(&heading));
   unsigned shown = fold_others(rows, count, options->top);
   r = round_rows(rows, shown, billed);
@@ -251,12 +255,14 @@ static int put_passed_over(struct ctxp_raw list, const struct ctxp_style *style,
   return r;
 }
 
-int ctxp_bill_print(struct ctxp_raw reply, struct ctxp_raw passed_over, const struct ctxp_bill_options *options, const struct ctxp_style *style, struct ctxp_buf *out) {
+int ctxp_bill_print(struct ctxp_raw reply, struct ctxp_raw passed_over, const struct ctxp_bill_options *options,
+    const struct ctxp_style *style, struct ctxp_buf *out) {
   if (ctxp_raw_type(ctxp_map_get(reply, "totals")) != CTXP_PACK_MAP) return -EBADMSG;
   put_totals(reply, style, out);
   int r = 0;
   for (int grain = 0; r == 0 && grain < CTXP_GRAINS; grain++)
-    if (options->grain == grain || (options->grain < 0 && grain != CTXP_GRAIN_MESSAGE)) r = put_grain(reply, (enum ctxp_grain)grain, options, style, out);
+    if (options->grain == grain || (options->grain < 0 && grain != CTXP_GRAIN_MESSAGE))
+      r = put_grain(reply, (enum ctxp_grain)grain, options, style, out);
   if (r == 0) r = put_busts(ctxp_map_get(reply, "cacheBusts"), style, out);
   if (r == 0) r = ctxp_savings_potential(ctxp_map_get(reply, "potential"), style, out);
   if (r == 0) r = put_passed_over(passed_over, style, out);

@@ -4,13 +4,17 @@
 #include "ctxpipe/event.h"
 #include "ctxpipe/table.h"
 
-enum ctxp_grain { CTXP_GRAIN_BAND, CTXP_GRAIN_VIEW, CTXP_GRAIN_TOOL, CTXP_GRAIN_MESSAGE, CTXP_GRAINS };
+enum ctxp_grain { CTXP_GRAIN_BAND,
+  CTXP_GRAIN_VIEW,
+  CTXP_GRAIN_TOOL,
+  CTXP_GRAIN_MESSAGE,
+  CTXP_GRAINS };
 extern const char *const ctxp_grain_names[]; /* as --by takes them; NULL-terminated */
 
 struct ctxp_bill_options {
-  int grain;     /* one of enum ctxp_grain; -1: band, view and tool */
-  uint64_t top;  /* rows of a grain; the rest is one row, so that every table adds up */
+  int grain; /* one of enum ctxp_grain; -1: band, view and tool */
+  uint64_t top; /* rows of a grain; the rest is one row, so that every table adds up */
 };
 /* reply: a checked MessagePack map. passed_over: an array of {file, kind, count}; {0}: none. -EBADMSG: not such a reply. */
-int ctxp_bill_print(struct ctxp_raw reply, struct ctxp_raw passed_over, const struct ctxp_bill_options *options, const struct ctxp_style *style, struct ctxp_buf *out)
-    __attribute__((warn_unused_result));
+int ctxp_bill_print(struct ctxp_raw reply, struct ctxp_raw passed_over, const struct ctxp_bill_options *options,
+    const struct ctxp_style *style, struct ctxp_buf *out) __attribute__((warn_unused_result));

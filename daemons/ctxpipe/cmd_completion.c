@@ -39,6 +39,12 @@ static int run(const struct ctxp_args *args) {
 }
 
 const struct ctxp_command ctxp_cmd_completion = {
-  .name = "completion", .summary = "print the script that completes ctxpipe's commands in a shell", .operands = "bash", .details = "",
-  .example = "source <(ctxpipe completion bash)", .operands_min = 1, .operands_max = 1, .run = run,
+    .name = "completion",
+    .summary = "print the script that completes ctxpipe's commands in a shell",
+    .operands = "bash",
+    .details = "",
+    .example = "source <(ctxpipe completion bash)",
+    .operands_min = 1,
+    .operands_max = 1,
+    .run = run,
 };

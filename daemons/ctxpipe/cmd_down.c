@@ -15,7 +15,8 @@ static int wait_for(int pidfd, int timeout_ms, struct ctxp_error *err) {
   struct pollfd item = {.fd = pidfd, .events = POLLIN};
   int r = poll(&item, 1, timeout_ms);
   if (r > 0) return 0;
-  return ctxp_error_set(err, r < 0 ? -errno : -ETIMEDOUT, "the pipeline has not ended %s; 'ctxpipe down --now' stops it at once", r < 0 ? "yet" : "in time");
+  return ctxp_error_set(
+      err, r < 0 ? -errno : -ETIMEDOUT, "the pipeline has not ended %s; 'ctxpipe down --now' stops it at once", r < 0 ? "yet" : "in time");
 }
 
 static int stop(const struct ctxp_pipeline *pipeline, bool now, int timeout_ms, struct ctxp_error *err) {
@@ -45,11 +46,17 @@ static int run(const struct ctxp_args *args) {
 }
 
 static const struct ctxp_flag flags[] = {
-  CTXP_PIPELINE_FLAGS,
-  {.name = "now", .help = "stop at once instead of draining; the next 'up' goes on from what is stored"},
-  {.name = "timeout", .value = "SECONDS", .help = "how long to wait for the end (default 120)"},
-  {.name = NULL},
+    CTXP_PIPELINE_FLAGS,
+    {.name = "now", .help = "stop at once instead of draining; the next 'up' goes on from what is stored"},
+    {.name = "timeout", .value = "SECONDS", .help = "how long to wait for the end (default 120)"},
+    {.name = NULL},
 };
 const struct ctxp_command ctxp_cmd_down = {
-  .name = "down", .summary = "drain a running pipeline and wait for its end", .operands = "", .details = "", .flags = flags, .example = "ctxpipe down", .run = run,
+    .name = "down",
+    .summary = "drain a running pipeline and wait for its end",
+    .operands = "",
+    .details = "",
+    .flags = flags,
+    .example = "ctxpipe down",
+    .run = run,
 };

@@ -26,6 +26,11 @@ static int run(const struct ctxp_args *args) {
 }
 
 const struct ctxp_command ctxp_cmd_help = {
-  .name = "help", .summary = "list the commands, or explain one", .operands = "[COMMAND]", .details = "", .example = "ctxpipe help report",
-  .operands_max = 1, .run = run,
+    .name = "help",
+    .summary = "list the commands, or explain one",
+    .operands = "[COMMAND]",
+    .details = "",
+    .example = "ctxpipe help report",
+    .operands_max = 1,
+    .run = run,
 };

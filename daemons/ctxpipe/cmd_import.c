@@ -11,7 +11,8 @@ static int import(const struct ctxp_args *args, struct ctxp_import_result *resul
   int r = ctxp_pipeline_find(args, &pipeline, err);
   if (r < 0) return r;
   const struct ctxp_node_config *collector = ctxp_pipeline_node(pipeline.config, CTXP_ROLE_COLLECTOR_NODE);
-  r = collector ? ctxp_importing(args, collector->ingest[0], result, err) : ctxp_error_set(err, -ENOENT, "the topology has no collector; add a node with 'daemon: collector'");
+  r = collector ? ctxp_importing(args, collector->ingest[0], result, err) :
+                  ctxp_error_set(err, -ENOENT, "the topology has no collector; add a node with 'daemon: collector'");
   ctxp_pipeline_deinit(&pipeline);
   return r;
 }
@@ -26,21 +27,28 @@ static int run(const struct ctxp_args *args) {
   if (r == 0) {
     ctxp_auto_buf line = {0};
     ctxp_put_count(&line, result.events);
-    printf("%s events of %llu sessions from %llu files are in the pipeline; 'ctxpipe spend' shows the bill\n", ctxp_buf_cstr(&line), (unsigned long long)result.sessions,
-           (unsigned long long)result.files);
+    printf("%s events of %llu sessions from %llu files are in the pipeline; 'ctxpipe spend' shows the bill\n", ctxp_buf_cstr(&line),
+        (unsigned long long)result.sessions, (unsigned long long)result.files);
   }
   bool whole = ctxp_importing_complain(&result);
   ctxp_import_result_deinit(&result);
-  return r < 0 ? ctxp_command_fail(&err) : whole ? 0 : 1;
+  return r < 0 ? ctxp_command_fail(&err) : whole ? 0 :
+                                                   1;
 }
 
 static const struct ctxp_flag flags[] = {
-  CTXP_PIPELINE_FLAGS,
-  CTXP_IMPORTING_FLAGS,
-  {.name = NULL},
+    CTXP_PIPELINE_FLAGS,
+    CTXP_IMPORTING_FLAGS,
+    {.name = NULL},
 };
 const struct ctxp_command ctxp_cmd_import = {
-  .name = "import", .summary = "bring agents' transcripts into the running pipeline", .operands = "FILE|DIR...", .flags = flags, .operands_min = 1, .operands_max = ~0u,
-  .example = "ctxpipe import ~/.claude/projects", .run = run,
-  .details = "Files are read by their content. Importing again repeats nothing; a file that has grown goes on where it ended.",
+    .name = "import",
+    .summary = "bring agents' transcripts into the running pipeline",
+    .operands = "FILE|DIR...",
+    .flags = flags,
+    .operands_min = 1,
+    .operands_max = ~0u,
+    .example = "ctxpipe import ~/.claude/projects",
+    .run = run,
+    .details = "Files are read by their content. Importing again repeats nothing; a file that has grown goes on where it ended.",
 };

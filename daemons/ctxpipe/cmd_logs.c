@@ -48,18 +48,26 @@ static int run(const struct ctxp_args *args) {
   struct ctxp_error err;
   uint64_t lines;
   int r = ctxp_args_number(args, "lines", 1, 1000000, 100, &lines, &err);
-  if (r == 0 && ctxp_pipeline_find(args, &pipeline, &err) < 0) r = ctxp_args_has(args, "run-dir") ? -ENOENT : ctxp_pipeline_config(args, &pipeline.config, &err);
+  if (r == 0 && ctxp_pipeline_find(args, &pipeline, &err) < 0)
+    r = ctxp_args_has(args, "run-dir") ? -ENOENT : ctxp_pipeline_config(args, &pipeline.config, &err);
   if (r == 0) r = show(pipeline.config, args->operands[0], lines, &err);
   ctxp_pipeline_deinit(&pipeline);
   return r < 0 ? ctxp_command_fail(&err) : 0;
 }
 
 static const struct ctxp_flag flags[] = {
-  CTXP_PIPELINE_FLAGS,
-  {.name = "lines", .letter = 'n', .value = "N", .help = "how many of the last lines (default 100)"},
-  {.name = NULL},
+    CTXP_PIPELINE_FLAGS,
+    {.name = "lines", .letter = 'n', .value = "N", .help = "how many of the last lines (default 100)"},
+    {.name = NULL},
 };
 const struct ctxp_command ctxp_cmd_logs = {
-  .name = "logs", .summary = "print what a node wrote to its own log", .operands = "NODE", .flags = flags, .operands_min = 1, .operands_max = 1,
-  .example = "ctxpipe logs collector", .run = run, .details = "The logs are in STATE_DIR/logs, of each node the current one and one older. 'supervisor' has one too, with --detach.",
+    .name = "logs",
+    .summary = "print what a node wrote to its own log",
+    .operands = "NODE",
+    .flags = flags,
+    .operands_min = 1,
+    .operands_max = 1,
+    .example = "ctxpipe logs collector",
+    .run = run,
+    .details = "The logs are in STATE_DIR/logs, of each node the current one and one older. 'supervisor' has one too, with --detach.",
 };

@@ -61,22 +61,29 @@ static int add_sinks(struct replay *replay, struct ctxp_error *err) {
 /* what is there must not mix with what is written */
 static int make_out(struct replay *replay, const char *dir, struct ctxp_error *err) {
   if (!dir) return 0;
-  if (mkdir(dir, 0700) < 0 && errno != EEXIST) return ctxp_error_set(err, -errno, "could not make the directory '%s': %s", dir, strerror(errno));
+  if (mkdir(dir, 0700) < 0 && errno != EEXIST)
+    return ctxp_error_set(err, -errno, "could not make the directory '%s': %s", dir, strerror(errno));
   if (rmdir(dir) < 0) return ctxp_error_set(err, -errno, "'%s' must be an empty directory, or none yet: %s", dir, strerror(errno));
-  if (mkdir(dir, 0700) < 0 || !realpath(dir, replay->out)) return ctxp_error_set(err, -errno, "could not make the directory '%s': %s", dir, strerror(errno));
+  if (mkdir(dir, 0700) < 0 || !realpath(dir, replay->out))
+    return ctxp_error_set(err, -errno, "could not make the directory '%s': %s", dir, strerror(errno));
   return 0;
 }
 
 static int recompute(const struct ctxp_args *args, const struct ctxp_spend_choice *choice, struct replay *replay, struct ctxp_buf *reply,
-                     struct ctxp_offline_result *result, struct ctxp_error *err) {
+    struct ctxp_offline_result *result, struct ctxp_error *err) {
   ctxp_auto_buf query = {0};
   int r = ctxp_pipeline_config(args, &replay->config, err);
   if (r == 0) r = make_out(replay, ctxp_args_get(args, "out"), err);
   if (r == 0) r = add_sinks(replay, err);
   if (r < 0) return r;
-  const struct ctxp_node_config *collector = ctxp_pipeline_node(replay->config, CTXP_ROLE_COLLECTOR_NODE), *fold = ctxp_pipeline_node(replay->config, CTXP_ROLE_FOLD_NODE);
-  struct ctxp_offline_options options = {.state_dir = args->operands[0], .collector = collector ? collector->name : NULL, .fold = fold ? fold->name : NULL,
-                                         .registry = ctxp_registry_get(), .sinks = replay->sinks, .sink_count = replay->sink_count};
+  const struct ctxp_node_config *collector = ctxp_pipeline_node(replay->config, CTXP_ROLE_COLLECTOR_NODE),
+                                *fold = ctxp_pipeline_node(replay->config, CTXP_ROLE_FOLD_NODE);
+  struct ctxp_offline_options options = {.state_dir = args->operands[0],
+      .collector = collector ? collector->name : NULL,
+      .fold = fold ? fold->name : NULL,
+      .registry = ctxp_registry_get(),
+      .sinks = replay->sinks,
+      .sink_count = replay->sink_count};
   ctxp_spend_query(choice, &query);
   return ctxp_offline_run(&options, ctxp_buf_raw(&query), reply, result, err);
 }
@@ -91,10 +98,11 @@ static int run(const struct ctxp_args *args) {
   if (r == 0) r = replay ? recompute(args, &choice, replay, &reply, &result, &err) : ctxp_error_set(&err, -ENOMEM, "out of memory");
   if (r == 0) r = ctxp_spend_show(&choice, ctxp_buf_raw(&reply), NULL, &err);
   if (r == 0)
-    fprintf(stderr, "%llu events of the collector, %llu of the mechanisms, %llu of the fold\n", (unsigned long long)result.events, (unsigned long long)result.derived,
-            (unsigned long long)result.emitted);
+    fprintf(stderr, "%llu events of the collector, %llu of the mechanisms, %llu of the fold\n", (unsigned long long)result.events,
+        (unsigned long long)result.derived, (unsigned long long)result.emitted);
   if (r == 0 && result.first > 1)
-    fprintf(stderr, "ctxpipe: the stream begins with event %llu; what came before is no longer kept, and is in no figure\n", (unsigned long long)result.first);
+    fprintf(stderr, "ctxpipe: the stream begins with event %llu; what came before is no longer kept, and is in no figure\n",
+        (unsigned long long)result.first);
   for (unsigned i = 0; replay && i < replay->sink_count; i++) ctxp_buf_deinit(&replay->options[i]);
   if (replay) ctxp_topology_free(replay->config);
   free(replay);
@@ -102,14 +110,21 @@ static int run(const struct ctxp_args *args) {
 }
 
 static const struct ctxp_flag flags[] = {
-  {.name = "file", .letter = 'f', .value = "FILE", .help = "the topology that names the nodes and the sinks (default: the built-in one)"},
-  {.name = "out", .letter = 'o', .value = "DIR", .help = "let the topology's sinks write into this empty directory"},
-  CTXP_SPEND_FLAGS,
-  {.name = NULL},
+    {.name = "file", .letter = 'f', .value = "FILE", .help = "the topology that names the nodes and the sinks (default: the built-in one)"},
+    {.name = "out", .letter = 'o', .value = "DIR", .help = "let the topology's sinks write into this empty directory"},
+    CTXP_SPEND_FLAGS,
+    {.name = NULL},
 };
 const struct ctxp_command ctxp_cmd_replay = {
-  .name = "replay", .summary = "compute everything again from a collector's stored stream", .operands = "STATE_DIR", .flags = flags, .operands_min = 1, .operands_max = 1,
-  .example = "ctxpipe replay ~/.local/state/ctxpipe --out /tmp/again", .run = run,
-  .details = "No node of that directory may be running. Options and prices are those that were in force; log and snapshots come out byte for byte as the\n"
-             "running pipeline wrote them. The bill is printed as 'spend' prints it.",
+    .name = "replay",
+    .summary = "compute everything again from a collector's stored stream",
+    .operands = "STATE_DIR",
+    .flags = flags,
+    .operands_min = 1,
+    .operands_max = 1,
+    .example = "ctxpipe replay ~/.local/state/ctxpipe --out /tmp/again",
+    .run = run,
+    .details = "No node of that directory may be running. Options and prices are those that were in force; log and snapshots come out byte "
+               "for byte as the\n"
+               "running pipeline wrote them. The bill is printed as 'spend' prints it.",
 };

@@ -13,7 +13,8 @@ static int ask_fold(struct ctxp_private *private, const struct ctxp_spend_choice
   return ctxp_pipeline_query(private->config, fold->name, ctxp_buf_raw(&query), reply, err);
 }
 
-static int work(const struct ctxp_args *args, const struct ctxp_spend_choice *choice, struct ctxp_import_result *result, struct ctxp_buf *reply, struct ctxp_error *err) {
+static int work(const struct ctxp_args *args, const struct ctxp_spend_choice *choice, struct ctxp_import_result *result,
+    struct ctxp_buf *reply, struct ctxp_error *err) {
   struct ctxp_private private;
   int r = ctxp_private_open(ctxp_args_get(args, "prices"), &private, err);
   if (r < 0) return r;
@@ -38,18 +39,26 @@ static int run(const struct ctxp_args *args) {
   if (r == 0) r = ctxp_spend_show(&choice, ctxp_buf_raw(&reply), &result.passed_over, &err);
   bool whole = ctxp_importing_complain(&result);
   ctxp_import_result_deinit(&result);
-  return r < 0 ? ctxp_command_fail(&err) : whole ? 0 : 1;
+  return r < 0 ? ctxp_command_fail(&err) : whole ? 0 :
+                                                   1;
 }
 
 static const struct ctxp_flag flags[] = {
-  CTXP_SPEND_FLAGS,
-  {.name = "prices", .value = "FILE", .help = "a price table that goes over the built-in one"},
-  CTXP_IMPORTING_FLAGS,
-  {.name = NULL},
+    CTXP_SPEND_FLAGS,
+    {.name = "prices", .value = "FILE", .help = "a price table that goes over the built-in one"},
+    CTXP_IMPORTING_FLAGS,
+    {.name = NULL},
 };
 const struct ctxp_command ctxp_cmd_report = {
-  .name = "report", .summary = "read transcripts and print what drove the bill and what could be saved", .operands = "FILE|DIR...", .flags = flags, .operands_min = 1,
-  .operands_max = ~0u, .example = "ctxpipe report ~/.claude/projects", .run = run,
-  .details = "Starts a private pipeline in a temporary directory, imports the files, prints, and leaves nothing behind. What cannot be read is named: a line\n"
-             "is passed over and counted; a file or folder makes the exit code 1, and the others count all the same.",
+    .name = "report",
+    .summary = "read transcripts and print what drove the bill and what could be saved",
+    .operands = "FILE|DIR...",
+    .flags = flags,
+    .operands_min = 1,
+    .operands_max = ~0u,
+    .example = "ctxpipe report ~/.claude/projects",
+    .run = run,
+    .details = "Starts a private pipeline in a temporary directory, imports the files, prints, and leaves nothing behind. What cannot be "
+               "read is named: a line\n"
+               "is passed over and counted; a file or folder makes the exit code 1, and the others count all the same.",
 };

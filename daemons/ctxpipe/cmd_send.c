@@ -59,7 +59,8 @@ static void on_refused(void *data, uint64_t seq, struct ctxp_str kind, struct ct
   struct sender *s = data;
   ctxp_auto_buf text = {0};
   s->refused++;
-  ctxp_buf_printf(&text, "refused by the collector: %.*s%s%.*s: %.*s", (int)kind.len, kind.ptr, field.len ? "." : "", (int)field.len, field.ptr, (int)reason.len, reason.ptr);
+  ctxp_buf_printf(&text, "refused by the collector: %.*s%s%.*s: %.*s", (int)kind.len, kind.ptr, field.len ? "." : "", (int)field.len,
+      field.ptr, (int)reason.len, reason.ptr);
   complain(line_of(s, seq), ctxp_buf_view(&text));
 }
 
@@ -103,7 +104,8 @@ static int send_line(struct sender *s, struct ctxp_str line, uint64_t position, 
   s->line++;
   if (ctxp_str_blank(line)) return 0;
   int r = ctxp_json_to_event(line, &body, &why);
-  if (r == 0 && (r = ctxp_event_decode(body.ptr, body.len, &event, NULL, &fault)) < 0) ctxp_error_set(&why, r, "%s: %s", fault.field, fault.reason);
+  if (r == 0 && (r = ctxp_event_decode(body.ptr, body.len, &event, NULL, &fault)) < 0)
+    ctxp_error_set(&why, r, "%s: %s", fault.field, fault.reason);
   if (r < 0) {
     s->bad++;
     complain(s->line, ctxp_str(why.text));
@@ -156,7 +158,8 @@ static int wait_for(struct sender *s, struct ctxp_error *err) {
 
 static int greet(struct sender *s, uint64_t *ret_position, struct ctxp_error *err) {
   int r = ctxp_client_hello(s->client, 10000, ret_position, err);
-  return r > 0 ? ctxp_error_set(err, -ETIMEDOUT, "the collector does not answer; 'ctxpipe status' and 'ctxpipe logs collector' say why") : r;
+  return r > 0 ? ctxp_error_set(err, -ETIMEDOUT, "the collector does not answer; 'ctxpipe status' and 'ctxpipe logs collector' say why") :
+                 r;
 }
 
 static int talk(const struct ctxp_args *args, const char *endpoint, struct sender *s, struct ctxp_error *err) {
@@ -164,8 +167,12 @@ static int talk(const struct ctxp_args *args, const char *endpoint, struct sende
   ctxp_auto_buf own = {0};
   uint64_t position = 0;
   ctxp_buf_printf(&own, "send/%d/%llu", (int)getpid(), (unsigned long long)ctxp_clock_utc_ms());
-  struct ctxp_client_options options = {.endpoint = endpoint, .key = key ? key : ctxp_buf_cstr(&own), .agent = agent ? agent : "send", .product = product ? product : "send",
-                                        .refused = on_refused, .data = s};
+  struct ctxp_client_options options = {.endpoint = endpoint,
+      .key = key ? key : ctxp_buf_cstr(&own),
+      .agent = agent ? agent : "send",
+      .product = product ? product : "send",
+      .refused = on_refused,
+      .data = s};
   int r = ctxp_client_new(&options, &s->client, err);
   if (r == 0) r = greet(s, &position, err);
   if (r == 0) r = send_all(s, stdin, position, err);
@@ -174,9 +181,11 @@ static int talk(const struct ctxp_args *args, const char *endpoint, struct sende
 }
 
 static void print_counts(const struct sender *s, const struct ctxp_client_counts *counts) {
-  fprintf(stderr, "%llu lines: %llu events sent, %llu acknowledged", (unsigned long long)s->line, (unsigned long long)counts->sent, (unsigned long long)counts->acked);
+  fprintf(stderr, "%llu lines: %llu events sent, %llu acknowledged", (unsigned long long)s->line, (unsigned long long)counts->sent,
+      (unsigned long long)counts->acked);
   if (s->already) fprintf(stderr, ", %llu there already", (unsigned long long)s->already);
-  if (s->answers || s->missed) fprintf(stderr, ", %llu answers, %llu missed", (unsigned long long)s->answers, (unsigned long long)s->missed);
+  if (s->answers || s->missed)
+    fprintf(stderr, ", %llu answers, %llu missed", (unsigned long long)s->answers, (unsigned long long)s->missed);
   fprintf(stderr, ", %llu refused\n", (unsigned long long)(s->bad + s->refused));
 }
 
@@ -195,21 +204,29 @@ static int run(const struct ctxp_args *args) {
   ctxp_pipeline_deinit(&pipeline);
   if (s.line) print_counts(&s, &counts);
   free(s.parts);
-  return r < 0 ? ctxp_command_fail(&err) : s.bad || s.refused || s.missed || ctxp_stop ? 1 : 0;
+  return r < 0 ? ctxp_command_fail(&err) : s.bad || s.refused || s.missed || ctxp_stop ? 1 :
+                                                                                         0;
 }
 
 static const struct ctxp_flag flags[] = {
-  CTXP_PIPELINE_FLAGS,
-  {.name = "agent", .value = "NAME", .help = "agent of events that name none (default: send)"},
-  {.name = "product", .value = "NAME", .help = "product of the sender, as pi or claude-code (default: send)"},
-  {.name = "key", .value = "KEY", .help = "who sends, across runs: lines that this key has sent before are not sent again (default: a new one)"},
-  {.name = "ask", .help = "wait for the answer of each event with \"ask\":true, and print it"},
-  {.name = "timeout", .value = "MS", .help = "how long to wait for an answer (default 30000)"},
-  {.name = NULL},
+    CTXP_PIPELINE_FLAGS,
+    {.name = "agent", .value = "NAME", .help = "agent of events that name none (default: send)"},
+    {.name = "product", .value = "NAME", .help = "product of the sender, as pi or claude-code (default: send)"},
+    {.name = "key",
+        .value = "KEY",
+        .help = "who sends, across runs: lines that this key has sent before are not sent again (default: a new one)"},
+    {.name = "ask", .help = "wait for the answer of each event with \"ask\":true, and print it"},
+    {.name = "timeout", .value = "MS", .help = "how long to wait for an answer (default 30000)"},
+    {.name = NULL},
 };
 const struct ctxp_command ctxp_cmd_send = {
-  .name = "send", .summary = "send events, one JSON object a line, from standard input", .operands = "", .flags = flags,
-  .example = "ctxpipe send --agent pi@laptop < events.jsonl", .run = run,
-  .details = "Every event is acknowledged before the command ends. A line that is no event, or that the collector refuses, is named with its number and\n"
-             "the field that is wrong; the others are sent, and the exit code is 1.",
+    .name = "send",
+    .summary = "send events, one JSON object a line, from standard input",
+    .operands = "",
+    .flags = flags,
+    .example = "ctxpipe send --agent pi@laptop < events.jsonl",
+    .run = run,
+    .details = "Every event is acknowledged before the command ends. A line that is no event, or that the collector refuses, is named with "
+               "its number and\n"
+               "the field that is wrong; the others are sent, and the exit code is 1.",
 };

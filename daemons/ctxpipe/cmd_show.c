@@ -38,7 +38,9 @@ static int find(const struct ctxp_args *args, struct show *show, struct ctxp_err
   r = collector ? ctxp_feed_run(&options, look, show, err) : ctxp_error_set(err, -ENOENT, "the topology has no collector");
   ctxp_pipeline_deinit(&pipeline);
   if (r == 0 && !show->found)
-    r = ctxp_error_set(err, -ENOENT, "no tool result '%s' is in the collector's stream; its id stands in the log, and 'retain_hours' says how long texts are kept", show->id.ptr);
+    r = ctxp_error_set(err, -ENOENT,
+        "no tool result '%s' is in the collector's stream; its id stands in the log, and 'retain_hours' says how long texts are kept",
+        show->id.ptr);
   return r;
 }
 
@@ -52,7 +54,8 @@ static void print(const struct show *show) {
   if (style.columns && text->len && text->ptr[text->len - 1] != '\n') putchar('\n');
   size_t have = ctxp_utf16_units(ctxp_buf_view(&show->text));
   if (show->units > have)
-    fprintf(stderr, "ctxpipe: the agent sent %zu of %llu characters of this result; the rest was never in the pipeline\n", have, (unsigned long long)show->units);
+    fprintf(stderr, "ctxpipe: the agent sent %zu of %llu characters of this result; the rest was never in the pipeline\n", have,
+        (unsigned long long)show->units);
 }
 
 static int run(const struct ctxp_args *args) {
@@ -66,11 +69,18 @@ static int run(const struct ctxp_args *args) {
 }
 
 static const struct ctxp_flag flags[] = {
-  CTXP_PIPELINE_FLAGS,
-  {.name = "session", .value = "ID", .help = "only in this session"},
-  {.name = NULL},
+    CTXP_PIPELINE_FLAGS,
+    {.name = "session", .value = "ID", .help = "only in this session"},
+    {.name = NULL},
 };
 const struct ctxp_command ctxp_cmd_show = {
-  .name = "show", .summary = "print the original of a digested or removed result", .operands = "ID", .flags = flags, .operands_min = 1, .operands_max = 1,
-  .example = "ctxpipe show call_abc123", .run = run, .details = "ID is the tool call's id, as the log lines and the agent's messages have it.",
+    .name = "show",
+    .summary = "print the original of a digested or removed result",
+    .operands = "ID",
+    .flags = flags,
+    .operands_min = 1,
+    .operands_max = 1,
+    .example = "ctxpipe show call_abc123",
+    .run = run,
+    .details = "ID is the tool call's id, as the log lines and the agent's messages have it.",
 };

@@ -25,13 +25,19 @@ static int run(const struct ctxp_args *args) {
 }
 
 static const struct ctxp_flag flags[] = {
-  CTXP_PIPELINE_FLAGS,
-  CTXP_SPEND_FLAGS,
-  {.name = "agent", .value = "NAME", .help = "only this agent"},
-  {.name = NULL},
+    CTXP_PIPELINE_FLAGS,
+    CTXP_SPEND_FLAGS,
+    {.name = "agent", .value = "NAME", .help = "only this agent"},
+    {.name = NULL},
 };
 const struct ctxp_command ctxp_cmd_spend = {
-  .name = "spend", .summary = "show which material drove the bill", .operands = "", .flags = flags, .example = "ctxpipe spend --by view --top 10", .run = run,
-  .details = "Every request's reported input tokens are split over the messages in it, and summed by band, view, tool or message. 'own' counts a message\n"
-             "once: what it cost to bring in. 'billed' counts it in every request that carried it: what it cost to keep.",
+    .name = "spend",
+    .summary = "show which material drove the bill",
+    .operands = "",
+    .flags = flags,
+    .example = "ctxpipe spend --by view --top 10",
+    .run = run,
+    .details = "Every request's reported input tokens are split over the messages in it, and summed by band, view, tool or message. 'own' "
+               "counts a message\n"
+               "once: what it cost to bring in. 'billed' counts it in every request that carried it: what it cost to keep.",
 };

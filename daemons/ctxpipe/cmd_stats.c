@@ -65,17 +65,23 @@ static int run(const struct ctxp_args *args) {
 }
 
 static const struct ctxp_flag flags[] = {
-  CTXP_PIPELINE_FLAGS,
-  {.name = "session", .value = "ID", .help = "only this session, with its last turn"},
-  {.name = "agent", .value = "NAME", .help = "only this agent"},
-  {.name = "potential", .help = "also what could be saved for agents that do not ask"},
-  {.name = "line", .help = "print the one line that an agent shows"},
-  {.name = "json", .help = "print one JSON object, complete"},
-  {.name = NULL},
+    CTXP_PIPELINE_FLAGS,
+    {.name = "session", .value = "ID", .help = "only this session, with its last turn"},
+    {.name = "agent", .value = "NAME", .help = "only this agent"},
+    {.name = "potential", .help = "also what could be saved for agents that do not ask"},
+    {.name = "line", .help = "print the one line that an agent shows"},
+    {.name = "json", .help = "print one JSON object, complete"},
+    {.name = NULL},
 };
 const struct ctxp_command ctxp_cmd_stats = {
-  .name = "stats", .summary = "show what was kept out of the windows, by mechanism", .operands = "", .flags = flags, .example = "ctxpipe stats --session 0198-abc --potential",
-  .run = run,
-  .details = "Tokens are estimates of one per four characters. Only what was applied counts: a removal, a digest or a fact that the agent put in place.\n"
-             "'net' subtracts what auxiliary models used and what was taken back; 'carried' counts a removal in every request that it was kept out of.",
+    .name = "stats",
+    .summary = "show what was kept out of the windows, by mechanism",
+    .operands = "",
+    .flags = flags,
+    .example = "ctxpipe stats --session 0198-abc --potential",
+    .run = run,
+    .details = "Tokens are estimates of one per four characters. Only what was applied counts: a removal, a digest or a fact that the "
+               "agent put in place.\n"
+               "'net' subtracts what auxiliary models used and what was taken back; 'carried' counts a removal in every request that it "
+               "was kept out of.",
 };

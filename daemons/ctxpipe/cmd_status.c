@@ -116,15 +116,21 @@ static int run(const struct ctxp_args *args) {
   ctxp_pipeline_deinit(&pipeline);
   if (r < 0) ctxp_error_set(&err, r, "status: a node's answer could not be read; its version and this one's differ");
   fwrite(out.ptr, 1, out.len, stdout);
-  return r < 0 ? ctxp_command_fail(&err) : all_well(ctxp_buf_raw(&status)) ? 0 : 1;
+  return r < 0 ? ctxp_command_fail(&err) : all_well(ctxp_buf_raw(&status)) ? 0 :
+                                                                             1;
 }
 
 static const struct ctxp_flag flags[] = {
-  CTXP_PIPELINE_FLAGS,
-  {.name = "json", .help = "print one JSON object"},
-  {.name = NULL},
+    CTXP_PIPELINE_FLAGS,
+    {.name = "json", .help = "print one JSON object"},
+    {.name = NULL},
 };
 const struct ctxp_command ctxp_cmd_status = {
-  .name = "status", .summary = "show how the nodes and the agents of a running pipeline are", .operands = "", .flags = flags, .example = "ctxpipe status", .run = run,
-  .details = "The exit code is 1 when a node has failed, is being started again, or does not answer.",
+    .name = "status",
+    .summary = "show how the nodes and the agents of a running pipeline are",
+    .operands = "",
+    .flags = flags,
+    .example = "ctxpipe status",
+    .run = run,
+    .details = "The exit code is 1 when a node has failed, is being started again, or does not answer.",
 };

@@ -39,7 +39,9 @@ static int add_topics(const char *name, struct ctxp_topics *topics, struct ctxp_
     ctxp_topics_add(topics, t);
     any = true;
   }
-  return any ? 0 : ctxp_error_set(err, -EINVAL, "tail: there is no topic '%s'; a topic is an event's kind, as 'turn', or 'tool_result/shell'", name);
+  return any ?
+      0 :
+      ctxp_error_set(err, -EINVAL, "tail: there is no topic '%s'; a topic is an event's kind, as 'turn', or 'tool_result/shell'", name);
 }
 
 static int topics_of(const struct ctxp_args *args, struct ctxp_topics *topics, struct ctxp_error *err) {
@@ -56,12 +58,18 @@ static int topics_of(const struct ctxp_args *args, struct ctxp_topics *topics, s
 static int follow(const struct ctxp_args *args, const struct ctxp_pipeline *pipeline, struct tail *tail, struct ctxp_error *err) {
   const char *node = ctxp_args_get(args, "node");
   const struct ctxp_node_config *fold = ctxp_pipeline_node(pipeline->config, CTXP_ROLE_FOLD_NODE);
-  struct ctxp_feed_options options = {.config = pipeline->config, .node = node ? node : fold ? fold->name : NULL, .from_now = !ctxp_args_has(args, "from-start"),
-                                      .to_head = ctxp_args_has(args, "no-follow")};
+  struct ctxp_feed_options options = {.config = pipeline->config,
+      .node = node ? node :
+          fold     ? fold->name :
+                     NULL,
+      .from_now = !ctxp_args_has(args, "from-start"),
+      .to_head = ctxp_args_has(args, "no-follow")};
   if (!options.node) return ctxp_error_set(err, -ENOENT, "the topology has no fold; name a node with --node");
   const struct ctxp_node_config *config = ctxp_topology_node(pipeline->config, options.node);
   if (!config || config->ops->role == CTXP_ROLE_SINK_NODE)
-    return ctxp_error_set(err, -ENOENT, config ? "node '%s' is a sink: it has no stream; name what it reads from" : "there is no node '%s'; 'ctxpipe status' lists them", options.node);
+    return ctxp_error_set(err, -ENOENT,
+        config ? "node '%s' is a sink: it has no stream; name what it reads from" : "there is no node '%s'; 'ctxpipe status' lists them",
+        options.node);
   if (options.to_head) options.from_now = false;
   int r = topics_of(args, &options.topics, err);
   r = r < 0 ? r : ctxp_feed_run(&options, print, tail, err);
@@ -82,16 +90,21 @@ static int run(const struct ctxp_args *args) {
 }
 
 static const struct ctxp_flag flags[] = {
-  CTXP_PIPELINE_FLAGS,
-  {.name = "node", .value = "NAME", .help = "whose stream (default: the fold's)"},
-  {.name = "from-start", .help = "first everything that is stored, then what comes"},
-  {.name = "no-follow", .help = "everything that is stored, then end"},
-  {.name = "count", .letter = 'n', .value = "N", .help = "end after so many events"},
-  {.name = "session", .value = "ID", .help = "only this session"},
-  {.name = NULL},
+    CTXP_PIPELINE_FLAGS,
+    {.name = "node", .value = "NAME", .help = "whose stream (default: the fold's)"},
+    {.name = "from-start", .help = "first everything that is stored, then what comes"},
+    {.name = "no-follow", .help = "everything that is stored, then end"},
+    {.name = "count", .letter = 'n', .value = "N", .help = "end after so many events"},
+    {.name = "session", .value = "ID", .help = "only this session"},
+    {.name = NULL},
 };
 const struct ctxp_command ctxp_cmd_tail = {
-  .name = "tail", .summary = "print a node's events as JSON lines, as they come", .operands = "[TOPIC...]", .flags = flags, .operands_max = ~0u,
-  .example = "ctxpipe tail turn amnesia-remove", .run = run,
-  .details = "A topic is an event's kind; of tool results also a class, as tool_result/shell. Without topics all are printed.",
+    .name = "tail",
+    .summary = "print a node's events as JSON lines, as they come",
+    .operands = "[TOPIC...]",
+    .flags = flags,
+    .operands_max = ~0u,
+    .example = "ctxpipe tail turn amnesia-remove",
+    .run = run,
+    .details = "A topic is an event's kind; of tool results also a class, as tool_result/shell. Without topics all are printed.",
 };

@@ -38,15 +38,21 @@ static int run(const struct ctxp_args *args) {
 }
 
 static const struct ctxp_flag flags[] = {
-  {.name = "file", .letter = 'f', .value = "FILE", .help = "the topology (default: the built-in one, with a log and snapshots)"},
-  {.name = "detach", .letter = 'd', .help = "return when the pipeline accepts events, and leave it running"},
-  {.name = "log-level", .value = "LEVEL", .help = "of the daemons: error, warn, info (default) or debug"},
-  {.name = NULL},
+    {.name = "file", .letter = 'f', .value = "FILE", .help = "the topology (default: the built-in one, with a log and snapshots)"},
+    {.name = "detach", .letter = 'd', .help = "return when the pipeline accepts events, and leave it running"},
+    {.name = "log-level", .value = "LEVEL", .help = "of the daemons: error, warn, info (default) or debug"},
+    {.name = NULL},
 };
 const struct ctxp_command ctxp_cmd_up = {
-  .name = "up", .summary = "start a pipeline and watch over it", .operands = "", .flags = flags, .run = run,
-  .example = "ctxpipe up -f /etc/ctxpipe/default.yaml --detach",
-  .details = "Starts the daemons of the topology, the sinks first and the collector last, says one line for each when it is ready and 'ready' when\n"
-             "events are accepted. A daemon that dies is started again. Ctrl-C, SIGTERM or 'ctxpipe down' drain it; a second signal stops it at once,\n"
-             "and loses nothing either. SIGHUP makes the sinks reopen their files.",
+    .name = "up",
+    .summary = "start a pipeline and watch over it",
+    .operands = "",
+    .flags = flags,
+    .run = run,
+    .example = "ctxpipe up -f /etc/ctxpipe/default.yaml --detach",
+    .details = "Starts the daemons of the topology, the sinks first and the collector last, says one line for each when it is ready and "
+               "'ready' when\n"
+               "events are accepted. A daemon that dies is started again. Ctrl-C, SIGTERM or 'ctxpipe down' drain it; a second signal "
+               "stops it at once,\n"
+               "and loses nothing either. SIGHUP makes the sinks reopen their files.",
 };

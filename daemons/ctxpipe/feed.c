@@ -27,7 +27,8 @@ static int give_out(struct ctxp_sub *sub, int (*event)(void *, const struct ctxp
   return 0;
 }
 
-static int follow(struct ctxp_sub *sub, uint64_t upto, int (*event)(void *, const struct ctxp_event *), void *data, struct ctxp_error *err) {
+static int follow(
+    struct ctxp_sub *sub, uint64_t upto, int (*event)(void *, const struct ctxp_event *), void *data, struct ctxp_error *err) {
   for (;;) {
     int r = give_out(sub, event, data, err);
     if (r || ctxp_stop || ctxp_sub_complete(sub) >= upto) return r;
@@ -49,7 +50,8 @@ static int head_of(const struct ctxp_feed_options *options, uint64_t *ret_head, 
   return r;
 }
 
-int ctxp_feed_run(const struct ctxp_feed_options *options, int (*event)(void *, const struct ctxp_event *), void *data, struct ctxp_error *err) {
+int ctxp_feed_run(
+    const struct ctxp_feed_options *options, int (*event)(void *, const struct ctxp_event *), void *data, struct ctxp_error *err) {
   ctxp_auto_buf pub = {0}, replay = {0};
   uint64_t upto = UINT64_MAX;
   struct ctxp_sub *sub = NULL;
@@ -59,8 +61,13 @@ int ctxp_feed_run(const struct ctxp_feed_options *options, int (*event)(void *, 
   if (!zmq) return ctxp_error_set(err, -errno, "cannot open a ZeroMQ context: %s", zmq_strerror(errno));
   ctxp_topology_endpoint(options->config, options->node, "pub", &pub);
   ctxp_topology_endpoint(options->config, options->node, "replay", &replay);
-  struct ctxp_sub_options sub_options = {.zmq = zmq, .node = "ctxpipe", .upstream = options->node, .pub = ctxp_buf_cstr(&pub), .replay = ctxp_buf_cstr(&replay),
-                                         .topics = options->topics, .from_now = options->from_now};
+  struct ctxp_sub_options sub_options = {.zmq = zmq,
+      .node = "ctxpipe",
+      .upstream = options->node,
+      .pub = ctxp_buf_cstr(&pub),
+      .replay = ctxp_buf_cstr(&replay),
+      .topics = options->topics,
+      .from_now = options->from_now};
   r = ctxp_sub_new(&sub_options, &sub, err);
   if (r == 0) r = follow(sub, upto, event, data, err);
   ctxp_sub_free(sub);

@@ -11,5 +11,5 @@ struct ctxp_feed_options { /* borrowed for the call */
   bool to_head; /* end when everything that was there at the beginning has been given out */
 };
 /* Calls `event` with each until it returns non-zero (that is returned), the end as the options say or a signal has come (0). */
-int ctxp_feed_run(const struct ctxp_feed_options *options, int (*event)(void *data, const struct ctxp_event *event), void *data, struct ctxp_error *err)
-    __attribute__((warn_unused_result));
+int ctxp_feed_run(const struct ctxp_feed_options *options, int (*event)(void *data, const struct ctxp_event *event), void *data,
+    struct ctxp_error *err) __attribute__((warn_unused_result));

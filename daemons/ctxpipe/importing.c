@@ -16,8 +16,14 @@ int ctxp_importing_check(const struct ctxp_args *args, struct ctxp_error *err) {
 int ctxp_importing(const struct ctxp_args *args, const char *endpoint, struct ctxp_import_result *ret_result, struct ctxp_error *err) {
   struct ctxp_progress progress;
   ctxp_progress_begin(&progress);
-  struct ctxp_import_options options = {.endpoint = endpoint, .paths = args->operands, .path_count = args->operand_count, .agent = ctxp_args_get(args, "agent"),
-                                        .format = ctxp_args_get(args, "format"), .progress = ctxp_progress_show, .data = &progress, .stop = &ctxp_stop};
+  struct ctxp_import_options options = {.endpoint = endpoint,
+      .paths = args->operands,
+      .path_count = args->operand_count,
+      .agent = ctxp_args_get(args, "agent"),
+      .format = ctxp_args_get(args, "format"),
+      .progress = ctxp_progress_show,
+      .data = &progress,
+      .stop = &ctxp_stop};
   int r = ctxp_import_run(&options, ret_result, err);
   ctxp_progress_end(&progress);
   return r;
@@ -27,7 +33,9 @@ bool ctxp_importing_complain(const struct ctxp_import_result *result) {
   ctxp_auto_buf text = {0};
   ctxp_term_lines(&text, ctxp_buf_view(&result->faults));
   if (text.len && text.ptr[text.len - 1] != '\n') ctxp_buf_char(&text, '\n');
-  if (result->refused) ctxp_buf_printf(&text, "ctxpipe: the collector refused %llu events; 'ctxpipe status' shows the last reason\n", (unsigned long long)result->refused);
+  if (result->refused)
+    ctxp_buf_printf(
+        &text, "ctxpipe: the collector refused %llu events; 'ctxpipe status' shows the last reason\n", (unsigned long long)result->refused);
   fflush(stdout);
   fwrite(text.ptr, 1, text.len, stderr);
   return result->fault_count == result->line_faults && result->refused == 0;

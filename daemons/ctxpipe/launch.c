@@ -17,7 +17,7 @@
 
 /* The supervisor tells its starter, in lines: L what it does, R it is ready, E why it could not start. */
 struct teller {
-  int fd;                /* -1: it has told how it began */
+  int fd; /* -1: it has told how it began */
   const char *state_dir; /* where its log is; NULL: it keeps none */
 };
 
@@ -62,7 +62,8 @@ static void redirect(void) {
 static void be_supervisor(const struct ctxp_launch_options *options, int tell_fd, int life_fd) {
   struct teller teller = {.fd = tell_fd, .state_dir = options->detach ? options->config->state_dir : NULL};
   struct ctxp_error err = {{0}};
-  struct ctxp_supervise_options supervise = {.config = options->config, .log_level = options->log_level, .life_fd = life_fd, .say = say, .data = &teller};
+  struct ctxp_supervise_options supervise = {
+      .config = options->config, .log_level = options->log_level, .life_fd = life_fd, .say = say, .data = &teller};
   setsid();
   redirect();
   int r = ctxp_supervise(&supervise, &err);
@@ -103,7 +104,8 @@ static int listen_to(const struct ctxp_launch_options *options, int fd, struct c
   for (;;) {
     struct pollfd item = {.fd = fd, .events = POLLIN};
     if (options->stop && *options->stop) return ctxp_error_set(err, -EINTR, "stopped before the pipeline was ready");
-    if (poll(&item, 1, options->stop ? 200 : -1) < 0 && errno != EINTR) return ctxp_error_set(err, -errno, "could not wait for the pipeline: %s", strerror(errno));
+    if (poll(&item, 1, options->stop ? 200 : -1) < 0 && errno != EINTR)
+      return ctxp_error_set(err, -errno, "could not wait for the pipeline: %s", strerror(errno));
     if (!item.revents) continue;
     ssize_t n = read(fd, block + held, sizeof(block) - held - 1);
     if (n <= 0) return ctxp_error_set(err, -ECHILD, "the supervisor ended before the pipeline was ready");

@@ -49,15 +49,15 @@ static void command(struct ctxp_buf *out, const struct ctxp_command *c) {
 
 static void closing(struct ctxp_buf *out) {
   static const char *const files[][2] = {
-    {"RUN_DIR/topology.yaml", "the topology that runs, with every default written out"},
-    {"RUN_DIR/supervisor.json", "what the supervisor knows of its nodes"},
-    {"STATE_DIR/NODE/", "a node's stream, cursors and state"},
-    {"STATE_DIR/logs/NODE.log", "what a node wrote to its standard error; 'ctxpipe logs NODE' prints it"}};
+      {"RUN_DIR/topology.yaml", "the topology that runs, with every default written out"},
+      {"RUN_DIR/supervisor.json", "what the supervisor knows of its nodes"},
+      {"STATE_DIR/NODE/", "a node's stream, cursors and state"},
+      {"STATE_DIR/logs/NODE.log", "what a node wrote to its standard error; 'ctxpipe logs NODE' prints it"}};
   static const char *const variables[][2] = {
-    {"CTXPIPE_LIBEXEC", "where the daemons are, instead of where they were installed"},
-    {"XDG_RUNTIME_DIR", "holds the sockets of the built-in topology"},
-    {"TMPDIR", "holds the private pipeline of 'report'"},
-    {"NO_COLOR", "set and not empty: no colours on a terminal"}};
+      {"CTXPIPE_LIBEXEC", "where the daemons are, instead of where they were installed"},
+      {"XDG_RUNTIME_DIR", "holds the sockets of the built-in topology"},
+      {"TMPDIR", "holds the private pipeline of 'report'"},
+      {"NO_COLOR", "set and not empty: no colours on a terminal"}};
   section(out, "FILES");
   for (size_t i = 0; i < sizeof(files) / sizeof(*files); i++) {
     ctxp_buf_printf(out, ".TP\n.I %s\n", files[i][0]);
@@ -83,9 +83,12 @@ int main(void) {
   section(&out, "SYNOPSIS");
   ctxp_buf_str(&out, ".B ctxpipe\n.I COMMAND\n[\\fIOPTIONS\\fR] [...]\n");
   section(&out, "DESCRIPTION");
-  put(&out, "A coding agent sends its whole context window again on every model call. ctxpipe is a pipeline of small daemons that says what could be kept\n"
-            "out of that window and what keeping it out saved, and splits every request's reported tokens and their cost over the messages that were in it.\n"
-            "'ctxpipe report' does that once for recorded sessions; 'ctxpipe up' starts a pipeline that agents and feeders send to.\n");
+  put(&out,
+      "A coding agent sends its whole context window again on every model call. ctxpipe is a pipeline of small daemons that says what "
+      "could be kept\n"
+      "out of that window and what keeping it out saved, and splits every request's reported tokens and their cost over the messages that "
+      "were in it.\n"
+      "'ctxpipe report' does that once for recorded sessions; 'ctxpipe up' starts a pipeline that agents and feeders send to.\n");
   section(&out, "COMMANDS");
   for (const struct ctxp_command *const *c = ctxp_commands; *c; c++) command(&out, *c);
   closing(&out);

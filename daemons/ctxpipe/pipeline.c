@@ -112,7 +112,9 @@ int ctxp_pipeline_find(const struct ctxp_args *args, struct ctxp_pipeline *ret_p
   ctxp_auto_buf dir = {0}, file = {0};
   int r = run_dir_of(args, &dir, err);
   if (r == 0) r = ctxp_rundir_read(ctxp_buf_cstr(&dir), &pipeline.supervisor, err);
-  if (r > 0) r = ctxp_error_set(err, -ENOENT, "no pipeline runs in '%s'; 'ctxpipe up' starts one, -f or --run-dir name another", ctxp_buf_cstr(&dir));
+  if (r > 0)
+    r = ctxp_error_set(
+        err, -ENOENT, "no pipeline runs in '%s'; 'ctxpipe up' starts one, -f or --run-dir name another", ctxp_buf_cstr(&dir));
   ctxp_buf_printf(&file, "%s/topology.yaml", ctxp_buf_cstr(&dir));
   if (r == 0) r = read_topology(ctxp_buf_cstr(&file), &pipeline.config, err);
   if (r < 0)
@@ -134,7 +136,8 @@ const struct ctxp_node_config *ctxp_pipeline_node(const struct ctxp_config *conf
   return NULL;
 }
 
-static int call(const struct ctxp_config *config, const char *node, const struct ctxp_buf *request, int timeout_ms, struct ctxp_buf *reply, struct ctxp_error *err) {
+static int call(const struct ctxp_config *config, const char *node, const struct ctxp_buf *request, int timeout_ms, struct ctxp_buf *reply,
+    struct ctxp_error *err) {
   ctxp_auto_buf endpoint = {0};
   int r = ctxp_buf_error(request);
   if (r < 0) return ctxp_error_set(err, r, "out of memory");
@@ -143,7 +146,8 @@ static int call(const struct ctxp_config *config, const char *node, const struct
   return ctxp_control_call(ctxp_buf_cstr(&endpoint), ctxp_buf_raw(request), timeout_ms, reply, err);
 }
 
-int ctxp_pipeline_query(const struct ctxp_config *config, const char *node, struct ctxp_raw query, struct ctxp_buf *ret_reply, struct ctxp_error *err) {
+int ctxp_pipeline_query(
+    const struct ctxp_config *config, const char *node, struct ctxp_raw query, struct ctxp_buf *ret_reply, struct ctxp_error *err) {
   ctxp_auto_buf request = {0};
   ctxp_pack_map(&request, 2);
   ctxp_pack_cstr(&request, "op");
@@ -163,7 +167,8 @@ int ctxp_pipeline_wait(const struct ctxp_config *config, const char *node, uint6
   return call(config, node, &request, timeout_ms, &reply, err);
 }
 
-int ctxp_pipeline_status(const struct ctxp_config *config, const char *node, int timeout_ms, struct ctxp_buf *ret_reply, struct ctxp_error *err) {
+int ctxp_pipeline_status(
+    const struct ctxp_config *config, const char *node, int timeout_ms, struct ctxp_buf *ret_reply, struct ctxp_error *err) {
   ctxp_auto_buf request = {0};
   ctxp_pack_map(&request, 1);
   ctxp_pack_cstr(&request, "op");
@@ -178,7 +183,8 @@ static void catch_up(const struct ctxp_config *config, const char *fold) {
   struct ctxp_error err;
   int r = collector ? ctxp_pipeline_status(config, collector->name, CATCH_UP_MS, &status, &err) : -ENOENT;
   if (r == 0) r = ctxp_pipeline_wait(config, fold, ctxp_map_u64(ctxp_buf_raw(&status), "head", 0), CATCH_UP_MS, &err);
-  if (r < 0) fprintf(stderr, "ctxpipe: the figures are those of a moment ago, the fold is still behind; 'ctxpipe status' shows by how much\n");
+  if (r < 0)
+    fprintf(stderr, "ctxpipe: the figures are those of a moment ago, the fold is still behind; 'ctxpipe status' shows by how much\n");
 }
 
 int ctxp_pipeline_ask_fold(const struct ctxp_config *config, struct ctxp_raw query, struct ctxp_buf *ret_reply, struct ctxp_error *err) {

@@ -11,7 +11,8 @@ static void put_bar(const struct ctxp_import_progress *progress, const struct ct
   for (unsigned i = 0; i < BAR; i++) ctxp_buf_str(out, i < done ? (style->utf8 ? "█" : "#") : (style->utf8 ? "░" : "."));
 }
 
-void ctxp_progress_line(const struct ctxp_import_progress *progress, uint64_t elapsed_ms, const struct ctxp_style *style, struct ctxp_buf *out) {
+void ctxp_progress_line(
+    const struct ctxp_import_progress *progress, uint64_t elapsed_ms, const struct ctxp_style *style, struct ctxp_buf *out) {
   uint64_t rate = elapsed_ms >= 100 ? progress->bytes_done * 1000 / elapsed_ms : 0;
   uint64_t left = progress->bytes_total > progress->bytes_done ? progress->bytes_total - progress->bytes_done : 0;
   if (style->columns) {

@@ -3,7 +3,8 @@
 #include "ctxpipe/table.h"
 #include "feeders/feeder.h"
 
-void ctxp_progress_line(const struct ctxp_import_progress *progress, uint64_t elapsed_ms, const struct ctxp_style *style, struct ctxp_buf *out);
+void ctxp_progress_line(
+    const struct ctxp_import_progress *progress, uint64_t elapsed_ms, const struct ctxp_style *style, struct ctxp_buf *out);
 
 /* Shows it on standard error: one line that is drawn again on a terminal, else a line every two seconds. */
 struct ctxp_progress {

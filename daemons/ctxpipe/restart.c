@@ -2,13 +2,15 @@
 #include <string.h>
 
 static bool same_event_again(struct ctxp_restart *restart, uint64_t event) {
-  restart->same_event = event && event == restart->event ? restart->same_event + 1 : event ? 1 : 0;
+  restart->same_event = event && event == restart->event ? restart->same_event + 1 : event ? 1 :
+                                                                                             0;
   restart->event = event;
   return restart->same_event >= CTXP_RESTART_DEATHS;
 }
 
 static bool early_again(struct ctxp_restart *restart, uint64_t now_ms) {
-  if (restart->early == CTXP_RESTART_DEATHS) memmove(restart->early_ms, restart->early_ms + 1, --restart->early * sizeof(*restart->early_ms));
+  if (restart->early == CTXP_RESTART_DEATHS)
+    memmove(restart->early_ms, restart->early_ms + 1, --restart->early * sizeof(*restart->early_ms));
   restart->early_ms[restart->early++] = now_ms;
   return restart->early == CTXP_RESTART_DEATHS && now_ms - restart->early_ms[0] <= CTXP_RESTART_WITHIN_MS;
 }

@@ -19,7 +19,8 @@ static int make(const char *path, struct ctxp_error *err) {
   for (char *slash = copy;; *slash = '/') {
     slash = strchr(slash + 1, '/');
     if (slash) *slash = 0;
-    if (mkdir(copy, 0700) < 0 && errno != EEXIST) return ctxp_error_set(err, -errno, "could not make the directory '%s': %s", copy, strerror(errno));
+    if (mkdir(copy, 0700) < 0 && errno != EEXIST)
+      return ctxp_error_set(err, -errno, "could not make the directory '%s': %s", copy, strerror(errno));
     if (!slash) return 0;
   }
 }
@@ -27,8 +28,10 @@ static int make(const char *path, struct ctxp_error *err) {
 static int check(const char *what, const char *path, struct ctxp_error *err) {
   struct stat dir;
   if (lstat(path, &dir) < 0) return ctxp_error_set(err, -errno, "%s '%s': %s", what, path, strerror(errno));
-  if (!S_ISDIR(dir.st_mode)) return ctxp_error_set(err, -ENOTDIR, "%s '%s' is %s; name a directory", what, path, S_ISLNK(dir.st_mode) ? "a link" : "no directory");
-  if (dir.st_uid != geteuid()) return ctxp_error_set(err, -EPERM, "%s '%s' belongs to another user; name a directory of your own", what, path);
+  if (!S_ISDIR(dir.st_mode))
+    return ctxp_error_set(err, -ENOTDIR, "%s '%s' is %s; name a directory", what, path, S_ISLNK(dir.st_mode) ? "a link" : "no directory");
+  if (dir.st_uid != geteuid())
+    return ctxp_error_set(err, -EPERM, "%s '%s' belongs to another user; name a directory of your own", what, path);
   if (dir.st_mode & 077) return ctxp_error_set(err, -EPERM, "%s '%s' is open to others; run: chmod 700 '%s'", what, path, path);
   if (access(path, W_OK | X_OK) < 0) return ctxp_error_set(err, -errno, "%s '%s' cannot be written: %s", what, path, strerror(errno));
   return 0;
@@ -91,7 +94,8 @@ int ctxp_rundir_open(const struct ctxp_config *config, unsigned wait_ms, struct 
   if (r == 0 && strcmp(config->run_dir, config->state_dir) != 0) r = lock_supervisor(config->state_dir, &dirs.supervisor_lock[1], err);
   if (r == 0) r = open_lock(config->state_dir, "nodes.lock", &dirs.nodes_lock, err);
   if (r == 0 && lock_within(dirs.nodes_lock, wait_ms) < 0)
-    r = ctxp_error_set(err, -EBUSY, "nodes of an earlier pipeline are still running on '%s'; wait until they have ended", config->state_dir);
+    r = ctxp_error_set(
+        err, -EBUSY, "nodes of an earlier pipeline are still running on '%s'; wait until they have ended", config->state_dir);
   if (r == 0) r = open_logs(config->state_dir, &dirs.logs, err);
   if (r < 0)
     ctxp_rundir_close(&dirs);

@@ -6,7 +6,8 @@
 __extension__ typedef unsigned __int128 u128;
 
 static const char *const mechanisms[] = {"bash", "amnesia", "write", "lazy"};
-static const char *const looked_at[] = {"shell results", "read, search and skill results", "written contents", "tool and skill descriptions"};
+static const char *const looked_at[] = {
+    "shell results", "read, search and skill results", "written contents", "tool and skill descriptions"};
 
 void ctxp_savings_line(struct ctxp_raw cumulative, struct ctxp_buf *out) {
   static const char *const order[] = {"bash", "amnesia", "lazy", "write"};
@@ -31,8 +32,8 @@ static void put_share(struct ctxp_table *table, uint64_t part, uint64_t whole) {
 }
 
 int ctxp_savings_potential(struct ctxp_raw potential, const struct ctxp_style *style, struct ctxp_buf *out) {
-  static const struct ctxp_column columns[] = {{"mechanism", CTXP_COLUMN_TEXT}, {"could save", CTXP_COLUMN_NUMBER}, {"of", CTXP_COLUMN_NUMBER}, {"share", CTXP_COLUMN_NUMBER},
-    {"tokens of", CTXP_COLUMN_TEXT}};
+  static const struct ctxp_column columns[] = {{"mechanism", CTXP_COLUMN_TEXT}, {"could save", CTXP_COLUMN_NUMBER},
+      {"of", CTXP_COLUMN_NUMBER}, {"share", CTXP_COLUMN_NUMBER}, {"tokens of", CTXP_COLUMN_TEXT}};
   struct ctxp_table table = {.columns = columns, .column_count = 5};
   if (ctxp_raw_type(potential) != CTXP_PACK_MAP) return 0;
   ctxp_put_heading(out, style, "Potential savings (what the mechanisms would have kept out, had the agent asked; estimates, in no total)");
@@ -75,8 +76,8 @@ static struct ctxp_raw single(struct ctxp_raw list) {
 }
 
 static int put_sums(struct ctxp_raw sums, const struct ctxp_style *style, struct ctxp_buf *out) {
-  static const struct ctxp_column columns[] = {{"", CTXP_COLUMN_TEXT}, {"bash", CTXP_COLUMN_NUMBER}, {"amnesia", CTXP_COLUMN_NUMBER}, {"lazy", CTXP_COLUMN_NUMBER},
-    {"write", CTXP_COLUMN_NUMBER}, {"total", CTXP_COLUMN_NUMBER}};
+  static const struct ctxp_column columns[] = {{"", CTXP_COLUMN_TEXT}, {"bash", CTXP_COLUMN_NUMBER}, {"amnesia", CTXP_COLUMN_NUMBER},
+      {"lazy", CTXP_COLUMN_NUMBER}, {"write", CTXP_COLUMN_NUMBER}, {"total", CTXP_COLUMN_NUMBER}};
   struct ctxp_table table = {.columns = columns, .column_count = 6};
   struct ctxp_raw last = ctxp_map_get(sums, "last"), restored = ctxp_map_get(sums, "restored");
   ctxp_table_text(&table, CTXP_STR("cumulative"));
@@ -115,9 +116,9 @@ static void put_balance(struct ctxp_raw sums, struct ctxp_buf *out) {
 }
 
 static int put_sessions(struct ctxp_raw list, const struct ctxp_style *style, struct ctxp_buf *out) {
-  static const struct ctxp_column columns[] = {{"agent", CTXP_COLUMN_TEXT}, {"session", CTXP_COLUMN_TEXT}, {"turns", CTXP_COLUMN_NUMBER}, {"bash", CTXP_COLUMN_NUMBER},
-    {"amnesia", CTXP_COLUMN_NUMBER}, {"lazy", CTXP_COLUMN_NUMBER}, {"write", CTXP_COLUMN_NUMBER}, {"total", CTXP_COLUMN_NUMBER}, {"net", CTXP_COLUMN_NUMBER},
-    {"carried", CTXP_COLUMN_NUMBER}};
+  static const struct ctxp_column columns[] = {{"agent", CTXP_COLUMN_TEXT}, {"session", CTXP_COLUMN_TEXT}, {"turns", CTXP_COLUMN_NUMBER},
+      {"bash", CTXP_COLUMN_NUMBER}, {"amnesia", CTXP_COLUMN_NUMBER}, {"lazy", CTXP_COLUMN_NUMBER}, {"write", CTXP_COLUMN_NUMBER},
+      {"total", CTXP_COLUMN_NUMBER}, {"net", CTXP_COLUMN_NUMBER}, {"carried", CTXP_COLUMN_NUMBER}};
   struct ctxp_table table = {.columns = columns, .column_count = 10};
   struct ctxp_cursor it = ctxp_cursor(list);
   struct ctxp_raw session;

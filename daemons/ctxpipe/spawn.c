@@ -23,7 +23,8 @@ int ctxp_spawn_find(const char *daemon, struct ctxp_buf *ret_path, struct ctxp_e
   char self[PATH_MAX];
   if (libexec && *libexec) {
     if (try_program(ret_path, libexec, daemon)) return 0;
-    return ctxp_error_set(err, -ENOENT, "the program '%s' is not in '%s'; unset CTXPIPE_LIBEXEC or point it at ctxpipe's daemons", daemon, libexec);
+    return ctxp_error_set(
+        err, -ENOENT, "the program '%s' is not in '%s'; unset CTXPIPE_LIBEXEC or point it at ctxpipe's daemons", daemon, libexec);
   }
   ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
   if (n > 0) {
@@ -36,7 +37,8 @@ int ctxp_spawn_find(const char *daemon, struct ctxp_buf *ret_path, struct ctxp_e
     if (try_program(ret_path, ctxp_buf_cstr(&folder), daemon)) return 0;
   }
   if (try_program(ret_path, CTXP_LIBEXEC, daemon)) return 0;
-  return ctxp_error_set(err, -ENOENT, "the program '%s' was not found beside ctxpipe nor in '%s'; install ctxpipe, or set CTXPIPE_LIBEXEC", daemon, CTXP_LIBEXEC);
+  return ctxp_error_set(err, -ENOENT, "the program '%s' was not found beside ctxpipe nor in '%s'; install ctxpipe, or set CTXPIPE_LIBEXEC",
+      daemon, CTXP_LIBEXEC);
 }
 
 /* ---- logs ---- */
@@ -50,7 +52,8 @@ int ctxp_spawn_log(int folder, const char *node, int *ret_fd, struct ctxp_error 
   if (fstatat(folder, ctxp_buf_cstr(&name), &file, AT_SYMLINK_NOFOLLOW) == 0 && file.st_size > (off_t)CTXP_NODE_LOG_BYTES)
     renameat(folder, ctxp_buf_cstr(&name), folder, ctxp_buf_cstr(&old));
   int fd = openat(folder, ctxp_buf_cstr(&name), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (fd < 0) return ctxp_error_set(err, -errno, "could not open the log of node '%s', '%s': %s", node, ctxp_buf_cstr(&name), strerror(errno));
+  if (fd < 0)
+    return ctxp_error_set(err, -errno, "could not open the log of node '%s', '%s': %s", node, ctxp_buf_cstr(&name), strerror(errno));
   *ret_fd = fd;
   return 0;
 }
@@ -92,21 +95,24 @@ void ctxp_spawn_last_words(int folder, const char *node, off_t since, struct ctx
 }
 
 /* ---- processes ---- */
-enum { READY_FD = 3, LIFE_FD = 4, LOCK_FD = 5 };
+enum { READY_FD = 3,
+  LIFE_FD = 4,
+  LOCK_FD = 5 };
 
 /* In the child, between fork and exec: nothing but system calls. */
 static void become(const struct ctxp_spawn *spawn, int ready_fd, char *const argv[]) {
   struct sigaction reset = {.sa_handler = SIG_DFL};
   sigset_t none;
   /* above the numbers they are to get, so that no dup2 closes one of them */
-  int high[] = {fcntl(spawn->log_fd, F_DUPFD, 10), fcntl(ready_fd, F_DUPFD, 10), fcntl(spawn->life_fd, F_DUPFD, 10), fcntl(spawn->lock_fd, F_DUPFD, 10)};
+  int high[] = {fcntl(spawn->log_fd, F_DUPFD, 10), fcntl(ready_fd, F_DUPFD, 10), fcntl(spawn->life_fd, F_DUPFD, 10),
+      fcntl(spawn->lock_fd, F_DUPFD, 10)};
   int null = open("/dev/null", O_RDONLY);
   setpgid(0, 0); /* an interrupt from the terminal is the supervisor's */
   for (int signal = 1; signal < NSIG; signal++) sigaction(signal, &reset, NULL);
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, NULL);
-  if (dup2(null, 0) < 0 || dup2(high[0], 1) < 0 || dup2(high[0], 2) < 0 || dup2(high[1], READY_FD) < 0 || dup2(high[2], LIFE_FD) < 0 || dup2(high[3], LOCK_FD) < 0 ||
-      close_range(LOCK_FD + 1, ~0u, 0) < 0)
+  if (dup2(null, 0) < 0 || dup2(high[0], 1) < 0 || dup2(high[0], 2) < 0 || dup2(high[1], READY_FD) < 0 || dup2(high[2], LIFE_FD) < 0 ||
+      dup2(high[3], LOCK_FD) < 0 || close_range(LOCK_FD + 1, ~0u, 0) < 0)
     _exit(126);
   execv(spawn->program, argv);
   dprintf(READY_FD, "error: could not run '%s': %s\n", spawn->program, strerror(errno));
@@ -114,7 +120,8 @@ static void become(const struct ctxp_spawn *spawn, int ready_fd, char *const arg
 }
 
 int ctxp_spawn_node(const struct ctxp_spawn *spawn, pid_t *ret_pid, int *ret_ready_fd, struct ctxp_error *err) {
-  const char *const words[] = {spawn->program, "--topology", spawn->topology, "--node", spawn->node, "--ready-fd", "3", "--life-fd", "4", "--log-level", spawn->log_level, NULL};
+  const char *const words[] = {spawn->program, "--topology", spawn->topology, "--node", spawn->node, "--ready-fd", "3", "--life-fd", "4",
+      "--log-level", spawn->log_level, NULL};
   char *argv[sizeof(words) / sizeof(*words)];
   int ready[2];
   memcpy(argv, words, sizeof(words));

@@ -18,9 +18,10 @@ void ctxp_spawn_last_words(int folder, const char *node, off_t since, struct ctx
 
 struct ctxp_spawn { /* borrowed for the call */
   const char *program, *topology, *node, *log_level;
-  int log_fd;  /* standard output and error */
+  int log_fd; /* standard output and error */
   int life_fd; /* its end: the supervisor is gone */
   int lock_fd; /* stays open in the child, so that the lock lasts as long as any node */
 };
 /* ret_ready_fd: the daemon's `ready` or `error: ...` line, then its end. */
-int ctxp_spawn_node(const struct ctxp_spawn *spawn, pid_t *ret_pid, int *ret_ready_fd, struct ctxp_error *err) __attribute__((warn_unused_result));
+int ctxp_spawn_node(const struct ctxp_spawn *spawn, pid_t *ret_pid, int *ret_ready_fd, struct ctxp_error *err)
+    __attribute__((warn_unused_result));

@@ -7,7 +7,8 @@
 #define ROWS_SHOWN 20
 
 int ctxp_spend_choose(const struct ctxp_args *args, struct ctxp_spend_choice *ret_choice, struct ctxp_error *err) {
-  struct ctxp_spend_choice choice = {.session = ctxp_args_get(args, "session"), .json = ctxp_args_has(args, "json"), .limited = ctxp_args_has(args, "top")};
+  struct ctxp_spend_choice choice = {
+      .session = ctxp_args_get(args, "session"), .json = ctxp_args_has(args, "json"), .limited = ctxp_args_has(args, "top")};
   int r = ctxp_args_choice(args, "by", ctxp_grain_names, -1, &choice.bill.grain, err);
   if (r == 0) r = ctxp_args_number(args, "top", 1, 10000000, ROWS_SHOWN, &choice.bill.top, err);
   *ret_choice = choice;
@@ -47,12 +48,14 @@ static int put_json(struct ctxp_raw reply, const struct ctxp_buf *passed_over, s
   return r < 0 ? r : ctxp_buf_error(out);
 }
 
-int ctxp_spend_show(const struct ctxp_spend_choice *choice, struct ctxp_raw reply, const struct ctxp_buf *passed_over, struct ctxp_error *err) {
+int ctxp_spend_show(
+    const struct ctxp_spend_choice *choice, struct ctxp_raw reply, const struct ctxp_buf *passed_over, struct ctxp_error *err) {
   static const struct ctxp_buf none = {0};
   struct ctxp_style style = ctxp_style_of(stdout);
   ctxp_auto_buf out = {0};
-  int r = choice->json ? put_json(reply, passed_over ? passed_over : &none, &out)
-                       : ctxp_bill_print(reply, passed_over ? ctxp_buf_raw(passed_over) : (struct ctxp_raw){0}, &choice->bill, &style, &out);
+  int r = choice->json ?
+      put_json(reply, passed_over ? passed_over : &none, &out) :
+      ctxp_bill_print(reply, passed_over ? ctxp_buf_raw(passed_over) : (struct ctxp_raw){0}, &choice->bill, &style, &out);
   if (r < 0) return ctxp_error_set(err, r, "the fold's answer could not be read; its version and this one's differ");
   fwrite(out.ptr, 1, out.len, stdout);
   return 0;

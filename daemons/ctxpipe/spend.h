@@ -5,17 +5,19 @@
 
 #define CTXP_SPEND_FLAGS \
   {.name = "by", .value = "GRAIN", .help = "only the rows by band, view, tool or message"}, \
-  {.name = "top", .letter = 'n', .value = "N", .help = "rows of each table (default 20); with --json: only so many, else all"}, \
-  {.name = "session", .value = "ID", .help = "only this session"}, \
-  {.name = "json", .help = "print one JSON object, complete"}
+      {.name = "top", .letter = 'n', .value = "N", .help = "rows of each table (default 20); with --json: only so many, else all"}, \
+      {.name = "session", .value = "ID", .help = "only this session"}, \
+  { .name = "json", .help = "print one JSON object, complete" }
 
 struct ctxp_spend_choice {
   const char *session, *agent; /* NULL: all */
   struct ctxp_bill_options bill;
   bool json, limited; /* limited: --top was given */
 };
-int ctxp_spend_choose(const struct ctxp_args *args, struct ctxp_spend_choice *ret_choice, struct ctxp_error *err) __attribute__((warn_unused_result));
+int ctxp_spend_choose(const struct ctxp_args *args, struct ctxp_spend_choice *ret_choice, struct ctxp_error *err)
+    __attribute__((warn_unused_result));
 /* The fold's query. */
 void ctxp_spend_query(const struct ctxp_spend_choice *choice, struct ctxp_buf *out);
 /* Prints the fold's reply to standard output. passed_over: {0} for none of an importer. */
-int ctxp_spend_show(const struct ctxp_spend_choice *choice, struct ctxp_raw reply, const struct ctxp_buf *passed_over, struct ctxp_error *err) __attribute__((warn_unused_result));
+int ctxp_spend_show(const struct ctxp_spend_choice *choice, struct ctxp_raw reply, const struct ctxp_buf *passed_over,
+    struct ctxp_error *err) __attribute__((warn_unused_result));

@@ -20,9 +20,10 @@ static void put_node(struct ctxp_table *table, struct ctxp_raw node) {
 }
 
 static int put_nodes(struct ctxp_raw list, const struct ctxp_style *style, struct ctxp_buf *out) {
-  static const struct ctxp_column columns[] = {{"node", CTXP_COLUMN_TEXT}, {"daemon", CTXP_COLUMN_TEXT}, {"state", CTXP_COLUMN_TEXT}, {"up", CTXP_COLUMN_NUMBER},
-    {"head", CTXP_COLUMN_NUMBER}, {"lag", CTXP_COLUMN_NUMBER}, {"events", CTXP_COLUMN_NUMBER}, {"refused", CTXP_COLUMN_NUMBER}, {"dropped", CTXP_COLUMN_NUMBER},
-    {"gaps", CTXP_COLUMN_NUMBER}, {"held", CTXP_COLUMN_NUMBER}, {"late", CTXP_COLUMN_NUMBER}, {"restarts", CTXP_COLUMN_NUMBER}, {"memory", CTXP_COLUMN_NUMBER}};
+  static const struct ctxp_column columns[] = {{"node", CTXP_COLUMN_TEXT}, {"daemon", CTXP_COLUMN_TEXT}, {"state", CTXP_COLUMN_TEXT},
+      {"up", CTXP_COLUMN_NUMBER}, {"head", CTXP_COLUMN_NUMBER}, {"lag", CTXP_COLUMN_NUMBER}, {"events", CTXP_COLUMN_NUMBER},
+      {"refused", CTXP_COLUMN_NUMBER}, {"dropped", CTXP_COLUMN_NUMBER}, {"gaps", CTXP_COLUMN_NUMBER}, {"held", CTXP_COLUMN_NUMBER},
+      {"late", CTXP_COLUMN_NUMBER}, {"restarts", CTXP_COLUMN_NUMBER}, {"memory", CTXP_COLUMN_NUMBER}};
   struct ctxp_table table = {.columns = columns, .column_count = COUNT(columns)};
   struct ctxp_cursor it = ctxp_cursor(list);
   struct ctxp_raw node;
@@ -46,8 +47,8 @@ static int put_nodes(struct ctxp_raw list, const struct ctxp_style *style, struc
 }
 
 static int put_agents(struct ctxp_raw list, const struct ctxp_style *style, struct ctxp_buf *out) {
-  static const struct ctxp_column columns[] = {{"agent", CTXP_COLUMN_TEXT}, {"last seen", CTXP_COLUMN_TEXT}, {"events", CTXP_COLUMN_NUMBER}, {"refused", CTXP_COLUMN_NUMBER},
-    {"answered", CTXP_COLUMN_NUMBER}, {"passed", CTXP_COLUMN_NUMBER}, {"missed", CTXP_COLUMN_NUMBER}};
+  static const struct ctxp_column columns[] = {{"agent", CTXP_COLUMN_TEXT}, {"last seen", CTXP_COLUMN_TEXT}, {"events", CTXP_COLUMN_NUMBER},
+      {"refused", CTXP_COLUMN_NUMBER}, {"answered", CTXP_COLUMN_NUMBER}, {"passed", CTXP_COLUMN_NUMBER}, {"missed", CTXP_COLUMN_NUMBER}};
   static const char *const counts[] = {"events", "refused", "answered", "passed", "missed"};
   struct ctxp_table table = {.columns = columns, .column_count = COUNT(columns)};
   struct ctxp_cursor it = ctxp_cursor(list);
@@ -60,7 +61,8 @@ static int put_agents(struct ctxp_raw list, const struct ctxp_style *style, stru
     struct ctxp_raw at = ctxp_map_get(agent, "lastSeen");
     if (at.len && ctxp_json_from_raw(at, &seen) < 0) ctxp_buf_reset(&seen);
     ctxp_table_text(&table, ctxp_map_str(agent, "agent"));
-    ctxp_table_text(&table, seen.len > 2 && seen.ptr[0] == '"' ? (struct ctxp_str){(const char *)seen.ptr + 1, seen.len - 2} : ctxp_buf_view(&seen));
+    ctxp_table_text(
+        &table, seen.len > 2 && seen.ptr[0] == '"' ? (struct ctxp_str){(const char *)seen.ptr + 1, seen.len - 2} : ctxp_buf_view(&seen));
     for (size_t i = 0; i < COUNT(counts); i++) ctxp_table_count(&table, ctxp_map_u64(agent, counts[i], 0));
   }
   int r = ctxp_table_print(&table, style, out);

@@ -21,27 +21,36 @@
 #include "runtime/mark.h"
 
 #define LOG_CHECK_MS 10000
-#define AT_ONCE_MS 5000   /* from the second signal to SIGKILL */
-#define LATE_MS 5000      /* beyond drain_s, before the second signal */
+#define AT_ONCE_MS 5000 /* from the second signal to SIGKILL */
+#define LATE_MS 5000 /* beyond drain_s, before the second signal */
 #define BROKEN_DRAIN_MS 3000 /* a drain with a node missing cannot complete: those behind it wait in vain */
-#define ORPHANS_MS 15000  /* that nodes of a killed supervisor get to end */
-#define EXIT_HOPELESS 3   /* CTXP_EXIT_FAILED of runtime/node.h, which is above ZeroMQ and so not included here */
+#define ORPHANS_MS 15000 /* that nodes of a killed supervisor get to end */
+#define EXIT_HOPELESS 3 /* CTXP_EXIT_FAILED of runtime/node.h, which is above ZeroMQ and so not included here */
 
-enum node_state { NODE_WAITING, NODE_STARTING, NODE_READY, NODE_BACKOFF, NODE_ENDED, NODE_FAILED };
+enum node_state { NODE_WAITING,
+  NODE_STARTING,
+  NODE_READY,
+  NODE_BACKOFF,
+  NODE_ENDED,
+  NODE_FAILED };
 static const char *const state_names[] = {"waiting", "starting", "ready", "backoff", "ended", "failed"};
 
 struct node {
   const struct ctxp_node_config *config;
   enum node_state state;
-  pid_t pid;             /* 0: not running */
-  int ready_fd;          /* -1: closed */
+  pid_t pid; /* 0: not running */
+  int ready_fd; /* -1: closed */
   uint64_t ready_at, start_at; /* ctxp_clock_ms */
   off_t log_start;
   struct ctxp_restart restart;
   struct ctxp_buf words; /* from the ready pipe */
   struct ctxp_error last;
 };
-enum phase { STARTING, RUNNING, DRAINING, AT_ONCE, KILLING };
+enum phase { STARTING,
+  RUNNING,
+  DRAINING,
+  AT_ONCE,
+  KILLING };
 static const char *const phase_names[] = {"starting", "ready", "draining", "stopping", "stopping"};
 
 struct supervisor {
@@ -75,8 +84,8 @@ static void report(struct supervisor *sv) {
   ctxp_buf_str(&out, ",\"nodes\":[");
   for (unsigned i = 0; i < sv->count; i++) {
     const struct node *n = &sv->nodes[i];
-    ctxp_buf_printf(&out, "%s{\"node\":\"%s\",\"daemon\":\"%s\",\"pid\":%d,\"state\":\"%s\",\"restarts\":%llu,\"lastError\":", i ? "," : "", n->config->name,
-                    n->config->ops->name, (int)n->pid, state_names[n->state], (unsigned long long)n->restart.restarts);
+    ctxp_buf_printf(&out, "%s{\"node\":\"%s\",\"daemon\":\"%s\",\"pid\":%d,\"state\":\"%s\",\"restarts\":%llu,\"lastError\":", i ? "," : "",
+        n->config->name, n->config->ops->name, (int)n->pid, state_names[n->state], (unsigned long long)n->restart.restarts);
     if (n->last.text[0])
       ctxp_json_str(&out, ctxp_str(n->last.text));
     else
@@ -133,8 +142,7 @@ static int start_node(struct supervisor *sv, struct node *n, struct ctxp_error *
   if (r < 0) return r;
   n->log_start = fstat(log_fd, &file) == 0 ? file.st_size : 0;
   ctxp_buf_reset(&n->words);
-  struct ctxp_spawn spawn = {.program = ctxp_buf_cstr(&program), .topology = ctxp_buf_cstr(&sv->topology_file), .node = n->config->name,
-                             .log_level = sv->options->log_level, .log_fd = log_fd, .life_fd = sv->life[0], .lock_fd = sv->dirs.nodes_lock};
+  struct ctxp_spawn spawn = {.program = ctxp_buf_cstr(&program), .topology = ctxp_buf_cstr(&sv->topology_file), .node = n->config->name, .log_level = sv->options->log_level, .log_fd = log_fd, .life_fd = sv->life[0], .lock_fd = sv->dirs.nodes_lock};
   r = ctxp_spawn_node(&spawn, &n->pid, &n->ready_fd, err);
   if (r == 0) n->state = NODE_STARTING;
   return r;
@@ -168,7 +176,8 @@ static void became_ready(struct supervisor *sv, struct node *n) {
   n->state = NODE_READY;
   n->ready_at = ctxp_clock_ms();
   n->last.text[0] = 0;
-  say(sv, CTXP_SAY_NODE, "%-12s %-18s %s, pid %d", n->config->name, n->config->ops->name, n->restart.restarts ? "ready again" : "ready", (int)n->pid);
+  say(sv, CTXP_SAY_NODE, "%-12s %-18s %s, pid %d", n->config->name, n->config->ops->name, n->restart.restarts ? "ready again" : "ready",
+      (int)n->pid);
   go_on_starting(sv);
   report(sv);
 }
@@ -218,8 +227,11 @@ static void name_event(struct node *n, uint64_t event) {
 
 static void died(struct supervisor *sv, struct node *n, int status) {
   uint64_t now = ctxp_clock_ms(), delay;
-  struct ctxp_death death = {.now_ms = now, .ready = n->state == NODE_READY, .ready_ms = now - n->ready_at,
-                             .event = ctxp_mark_read(sv->config->run_dir, n->config->name), .hopeless = WIFEXITED(status) && WEXITSTATUS(status) == EXIT_HOPELESS};
+  struct ctxp_death death = {.now_ms = now,
+      .ready = n->state == NODE_READY,
+      .ready_ms = now - n->ready_at,
+      .event = ctxp_mark_read(sv->config->run_dir, n->config->name),
+      .hopeless = WIFEXITED(status) && WEXITSTATUS(status) == EXIT_HOPELESS};
   if (n->ready_fd >= 0) read_ready(sv, n);
   last_words(sv, n, status);
   enum ctxp_restart_verdict verdict = ctxp_restart_died(&n->restart, &death, &delay);
@@ -328,14 +340,16 @@ static void loop(struct supervisor *sv) {
 }
 
 /* ---- the whole ---- */
-static const enum ctxp_stage_role start_order[] = {CTXP_ROLE_SINK_NODE, CTXP_ROLE_FOLD_NODE, CTXP_ROLE_MECHANISM_NODE, CTXP_ROLE_COLLECTOR_NODE};
+static const enum ctxp_stage_role start_order[] = {
+    CTXP_ROLE_SINK_NODE, CTXP_ROLE_FOLD_NODE, CTXP_ROLE_MECHANISM_NODE, CTXP_ROLE_COLLECTOR_NODE};
 
 static int order_nodes(struct supervisor *sv) {
   sv->nodes = calloc(sv->config->node_count ? sv->config->node_count : 1, sizeof(*sv->nodes));
   if (!sv->nodes) return ctxp_error_set(sv->err, -ENOMEM, "out of memory");
   for (size_t role = 0; role < sizeof(start_order) / sizeof(*start_order); role++)
     for (unsigned i = 0; i < sv->config->node_count; i++)
-      if (sv->config->nodes[i].ops->role == start_order[role]) sv->nodes[sv->count++] = (struct node){.config = &sv->config->nodes[i], .ready_fd = -1};
+      if (sv->config->nodes[i].ops->role == start_order[role])
+        sv->nodes[sv->count++] = (struct node){.config = &sv->config->nodes[i], .ready_fd = -1};
   return sv->count <= 256 ? 0 : ctxp_error_set(sv->err, -E2BIG, "the topology has %u nodes; at most 256 can be supervised", sv->count);
 }
 
@@ -378,7 +392,8 @@ static void finish(struct supervisor *sv) {
 }
 
 int ctxp_supervise(const struct ctxp_supervise_options *options, struct ctxp_error *err) {
-  struct supervisor sv = {.options = options, .config = options->config, .signals = -1, .life = {-1, -1}, .dirs = {{-1, -1}, -1, -1}, .err = err};
+  struct supervisor sv = {
+      .options = options, .config = options->config, .signals = -1, .life = {-1, -1}, .dirs = {{-1, -1}, -1, -1}, .err = err};
   int r = prepare(&sv);
   if (r == 0) {
     sv.next_log_check = ctxp_clock_ms() + LOG_CHECK_MS;

@@ -4,9 +4,9 @@
 #include "config/topology.h"
 
 enum ctxp_say {
-  CTXP_SAY_NODE,  /* a node is ready, died, was started again: one line */
+  CTXP_SAY_NODE, /* a node is ready, died, was started again: one line */
   CTXP_SAY_READY, /* the collector accepts events */
-  CTXP_SAY_END    /* how it ended */
+  CTXP_SAY_END /* how it ended */
 };
 struct ctxp_supervise_options { /* borrowed for the call */
   const struct ctxp_config *config;

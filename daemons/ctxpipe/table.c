@@ -9,7 +9,7 @@
 #define TEXT_MIN 12 /* a text column is not cut below this */
 
 struct cell {
-  size_t at, len;       /* in texts */
+  size_t at, len; /* in texts */
   uint64_t part, whole; /* of a bar */
 };
 

@@ -18,7 +18,7 @@ unsigned ctxp_term_width(struct ctxp_str text);
 /* ---- where it goes ---- */
 struct ctxp_style {
   bool colour;
-  bool utf8;        /* bars of blocks; else of # */
+  bool utf8; /* bars of blocks; else of # */
   unsigned columns; /* that a line may have; 0: any number */
 };
 /* Colours and a width only for a terminal (and no colours with NO_COLOR or TERM=dumb). */
@@ -37,7 +37,9 @@ void ctxp_put_duration(struct ctxp_buf *out, uint64_t ms); /* 3 s, 4 min 10 s, 2
 int ctxp_round_together(uint64_t *values, unsigned count, uint64_t unit) __attribute__((warn_unused_result));
 
 /* ---- tables ---- */
-enum ctxp_column_kind { CTXP_COLUMN_TEXT, CTXP_COLUMN_NUMBER, CTXP_COLUMN_BAR };
+enum ctxp_column_kind { CTXP_COLUMN_TEXT,
+  CTXP_COLUMN_NUMBER,
+  CTXP_COLUMN_BAR };
 struct ctxp_column {
   const char *title;
   enum ctxp_column_kind kind;
@@ -54,7 +56,8 @@ void ctxp_table_text(struct ctxp_table *table, struct ctxp_str text);
 void ctxp_table_count(struct ctxp_table *table, uint64_t number);
 void ctxp_table_bar(struct ctxp_table *table, uint64_t part, uint64_t whole); /* whole: of the widest bar */
 /* Prints header and rows; two blanks between columns, none at the end of a line. -ENOMEM. */
-int ctxp_table_print(const struct ctxp_table *table, const struct ctxp_style *style, struct ctxp_buf *out) __attribute__((warn_unused_result));
+int ctxp_table_print(const struct ctxp_table *table, const struct ctxp_style *style, struct ctxp_buf *out)
+    __attribute__((warn_unused_result));
 void ctxp_table_deinit(struct ctxp_table *table);
 /* A heading, after a blank line where something stands before it. */
 void ctxp_put_heading(struct ctxp_buf *out, const struct ctxp_style *style, const char *text);

@@ -30,8 +30,8 @@ struct place { /* what is stored with the cursor */
 };
 struct state {
   int folder, fd;
-  char *name;       /* in the folder */
-  struct place at;  /* of the file, without what is pending */
+  char *name; /* in the folder */
+  struct place at; /* of the file, without what is pending */
   uint64_t saved_part;
   struct ctxp_buf pending, line;
   uint64_t pending_lines, pending_ms;
@@ -110,7 +110,9 @@ static int count_lines(int fd, uint64_t *ret_lines, uint64_t *ret_len) {
 static int open_file(struct state *st, struct stat *ret_file) {
   int fd = openat(st->folder, st->name, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
   if (fd < 0) return -errno;
-  int r = fstat(fd, ret_file) < 0 ? -errno : !S_ISREG(ret_file->st_mode) ? -EINVAL : fsync(st->folder) < 0 ? -errno : 0;
+  int r = fstat(fd, ret_file) < 0 ? -errno : !S_ISREG(ret_file->st_mode) ? -EINVAL :
+      fsync(st->folder) < 0                                              ? -errno :
+                                                                           0;
   if (r < 0) {
     close(fd);
     return r;
@@ -172,8 +174,10 @@ static int log_open(struct ctxp_stage *stage, struct ctxp_error *err) {
   r = get_place(stage, &st->at);
   if (r >= 0) r = r ? begin(st) : take_up(st);
   if (r == -EINVAL || r == -ELOOP)
-    return ctxp_error_set(err, r, "node '%s': '%s' is not a regular file; name one in the option 'path'", ctxp_stage_node(stage), options->path);
-  if (r < 0) return ctxp_error_set(err, r, "node '%s': could not open the log '%s': %s", ctxp_stage_node(stage), options->path, strerror(-r));
+    return ctxp_error_set(
+        err, r, "node '%s': '%s' is not a regular file; name one in the option 'path'", ctxp_stage_node(stage), options->path);
+  if (r < 0)
+    return ctxp_error_set(err, r, "node '%s': could not open the log '%s': %s", ctxp_stage_node(stage), options->path, strerror(-r));
   st->saved_part = st->at.part;
   return put_place(stage, &st->at);
 }
@@ -266,7 +270,10 @@ static bool in_seed(const struct ctxp_event *ev) {
   case CTXP_KIND_amnesia_remove: return ev->amnesia_remove.applied || ev->amnesia_remove.saved == 0;
   case CTXP_KIND_write: return ev->write.applied || ev->write.saved == 0;
   case CTXP_KIND_lazy: return ev->lazy.applied || ev->lazy.avoidedTokens == 0;
-  case CTXP_KIND_amnesia_tag: case CTXP_KIND_write_inject_failed: case CTXP_KIND_turn: case CTXP_KIND_gap: return true;
+  case CTXP_KIND_amnesia_tag:
+  case CTXP_KIND_write_inject_failed:
+  case CTXP_KIND_turn:
+  case CTXP_KIND_gap: return true;
   default: return false;
   }
 }
@@ -341,37 +348,75 @@ static void log_close(struct ctxp_stage *stage) {
 }
 
 static const struct ctxp_consume consumes[] = {
-  {CTXP_KIND_bash, 0}, {CTXP_KIND_bash_fallback, 0}, {CTXP_KIND_amnesia_tag, 0}, {CTXP_KIND_amnesia_remove, 0}, {CTXP_KIND_write, 0},
-  {CTXP_KIND_write_inject_failed, 0}, {CTXP_KIND_lazy, 0}, {CTXP_KIND_aux, 0}, {CTXP_KIND_regret, 0}, {CTXP_KIND_turn, 0}, {CTXP_KIND_spend, 0},
-  {CTXP_KIND_restored, 0}, {CTXP_KIND_hold, 0}, {CTXP_KIND_gap, 0}, {CTXP_KIND_NONE, 0},
+    {CTXP_KIND_bash, 0},
+    {CTXP_KIND_bash_fallback, 0},
+    {CTXP_KIND_amnesia_tag, 0},
+    {CTXP_KIND_amnesia_remove, 0},
+    {CTXP_KIND_write, 0},
+    {CTXP_KIND_write_inject_failed, 0},
+    {CTXP_KIND_lazy, 0},
+    {CTXP_KIND_aux, 0},
+    {CTXP_KIND_regret, 0},
+    {CTXP_KIND_turn, 0},
+    {CTXP_KIND_spend, 0},
+    {CTXP_KIND_restored, 0},
+    {CTXP_KIND_hold, 0},
+    {CTXP_KIND_gap, 0},
+    {CTXP_KIND_NONE, 0},
 };
 static const char *const key_choices[] = {"all", "seed", NULL};
 static const struct ctxp_option option_table[] = {
-  {.name = "path", .type = CTXP_OPTION_PATH, .initial = "events.jsonl", .unit = "", .help = "the file that the lines are appended to", .offset = offsetof(struct options, path)},
-  {.name = "keys", .type = CTXP_OPTION_ENUM, .initial = "all", .unit = "", .choices = key_choices, .offset = offsetof(struct options, keys),
-   .help = "all: every event with ctxpipe's keys after the seed's; seed: the seed's eight kinds (and gaps) with the seed's keys alone, and of savings the applied ones"},
-  {.name = "rotate_bytes", .type = CTXP_OPTION_U64, .initial = "0", .max = UINT64_C(1) << 40, .unit = "bytes", .offset = offsetof(struct options, rotate_bytes),
-   .help = "a file that would grow beyond this becomes NAME-000001.EXT and so on; 0: never"},
-  {.name = "rotate_hours", .type = CTXP_OPTION_U64, .initial = "0", .max = 87600, .unit = "hours", .offset = offsetof(struct options, rotate_hours),
-   .help = "a file whose first event is this much older than the next, by the events' own times, is rotated; 0: never"},
-  {.name = "rotate_keep", .type = CTXP_OPTION_U64, .initial = "0", .max = 1000000, .unit = "files", .offset = offsetof(struct options, rotate_keep),
-   .help = "rotated files that are kept; 0: all"},
-  {.name = NULL},
+    {.name = "path",
+        .type = CTXP_OPTION_PATH,
+        .initial = "events.jsonl",
+        .unit = "",
+        .help = "the file that the lines are appended to",
+        .offset = offsetof(struct options, path)},
+    {.name = "keys",
+        .type = CTXP_OPTION_ENUM,
+        .initial = "all",
+        .unit = "",
+        .choices = key_choices,
+        .offset = offsetof(struct options, keys),
+        .help = "all: every event with ctxpipe's keys after the seed's; seed: the seed's eight kinds (and gaps) with the seed's keys "
+                "alone, and of savings the applied ones"},
+    {.name = "rotate_bytes",
+        .type = CTXP_OPTION_U64,
+        .initial = "0",
+        .max = UINT64_C(1) << 40,
+        .unit = "bytes",
+        .offset = offsetof(struct options, rotate_bytes),
+        .help = "a file that would grow beyond this becomes NAME-000001.EXT and so on; 0: never"},
+    {.name = "rotate_hours",
+        .type = CTXP_OPTION_U64,
+        .initial = "0",
+        .max = 87600,
+        .unit = "hours",
+        .offset = offsetof(struct options, rotate_hours),
+        .help = "a file whose first event is this much older than the next, by the events' own times, is rotated; 0: never"},
+    {.name = "rotate_keep",
+        .type = CTXP_OPTION_U64,
+        .initial = "0",
+        .max = 1000000,
+        .unit = "files",
+        .offset = offsetof(struct options, rotate_keep),
+        .help = "rotated files that are kept; 0: all"},
+    {.name = NULL},
 };
 
 const struct ctxp_stage_ops ctxp_stage_sink_log = {
-  .api = CTXP_STAGE_API,
-  .name = "sink-log",
-  .summary = "writes the savings and the bill as JSON lines",
-  .role = CTXP_ROLE_SINK_NODE,
-  .version = 1,
-  .consumes = consumes,
-  .options = option_table,
-  .options_size = sizeof(struct options),
-  .state_size = sizeof(struct state),
-  .open = log_open,
-  .event = log_event,
-  .save = log_save,
-  .reopen = log_reopen,
-  .close = log_close,
+    .api = CTXP_STAGE_API,
+    .name = "sink-log",
+    .summary = "writes the savings and the bill as JSON lines",
+    .role = CTXP_ROLE_SINK_NODE,
+    .version = 1,
+    .consumes = consumes,
+    .options = option_table,
+    .options_size = sizeof(struct options),
+    .state_size = sizeof(struct state),
+    .open = log_open,
+    .event = log_event,
+    .save = log_save,
+    .reopen = log_reopen,
+    .close = log_close,
 };

@@ -24,9 +24,9 @@
 
 #define SCHEMA 1
 #define TURNS_KEPT 40
-#define NAME_UNITS 80      /* bytes of the session's id that a file name shows */
+#define NAME_UNITS 80 /* bytes of the session's id that a file name shows */
 #define SESSIONS_KEPT 1024 /* in memory after a save; the others are in the store */
-#define SYNCED_ALONE 8     /* up to so many files are synced one by one, more with one sync of the file system */
+#define SYNCED_ALONE 8 /* up to so many files are synced one by one, more with one sync of the file system */
 #define FIGURES 6
 
 struct options {
@@ -126,9 +126,11 @@ static int read_session(struct session *s, struct ctxp_raw value) {
   struct ctxp_pack_value head, agent, id, net, restored;
   struct figures c;
   if (ctxp_cursor_next(&it, &head) < 0 || head.type != CTXP_PACK_ARRAY || head.count < 9 || head.count > 9 + TURNS_KEPT) return -EBADMSG;
-  if (ctxp_cursor_next(&it, &agent) < 0 || ctxp_cursor_next(&it, &id) < 0 || agent.type != CTXP_PACK_STR || id.type != CTXP_PACK_STR) return -EBADMSG;
+  if (ctxp_cursor_next(&it, &agent) < 0 || ctxp_cursor_next(&it, &id) < 0 || agent.type != CTXP_PACK_STR || id.type != CTXP_PACK_STR)
+    return -EBADMSG;
   if (!ctxp_str_eq(agent.str, s->agent) || !ctxp_str_eq(id.str, s->id)) return -EBADMSG;
-  if (next_u64(&it, &s->seq) < 0 || next_u64(&it, &s->ts_ms) < 0 || next_u64(&it, &s->aux) < 0 || next_u64(&it, &s->carried) < 0) return -EBADMSG;
+  if (next_u64(&it, &s->seq) < 0 || next_u64(&it, &s->ts_ms) < 0 || next_u64(&it, &s->aux) < 0 || next_u64(&it, &s->carried) < 0)
+    return -EBADMSG;
   if (ctxp_cursor_next(&it, &net) < 0 || ctxp_cursor_next(&it, &restored) < 0 || next_figures(&it, &c) < 0) return -EBADMSG;
   s->net = net.type == CTXP_PACK_U64 ? (int64_t)net.u : net.i;
   s->restored = restored.b;
@@ -200,8 +202,11 @@ static void on_restored(struct session *s, struct ctxp_raw snapshot) {
   struct ctxp_cursor it = ctxp_cursor(ctxp_map_get(snapshot, "turns"));
   uint32_t left;
   s->restored = true;
-  s->cumulative = (struct ctxp_savings){.bash = ctxp_map_u64(cumulative, "bash", 0), .amnesia = ctxp_map_u64(cumulative, "amnesia", 0),
-    .lazy = ctxp_map_u64(cumulative, "lazy", 0), .write = ctxp_map_u64(cumulative, "write", 0), .total = ctxp_map_u64(cumulative, "total", 0)};
+  s->cumulative = (struct ctxp_savings){.bash = ctxp_map_u64(cumulative, "bash", 0),
+      .amnesia = ctxp_map_u64(cumulative, "amnesia", 0),
+      .lazy = ctxp_map_u64(cumulative, "lazy", 0),
+      .write = ctxp_map_u64(cumulative, "write", 0),
+      .total = ctxp_map_u64(cumulative, "total", 0)};
   if (!it.at || ctxp_array_open(&it, &left) < 0) return;
   while (ctxp_array_next(&it, &left, &turn) > 0) {
     struct figures f;
@@ -228,7 +233,8 @@ static int snapshot_event(struct ctxp_stage *stage, const struct ctxp_event *ev)
 
 /* ---- files ---- */
 static void write_figures(struct ctxp_buf *out, const struct figures *f, unsigned first) {
-  for (unsigned i = first; i < FIGURES; i++) ctxp_buf_printf(out, "%c\"%s\":%llu", i == first ? '{' : ',', figure_names[i], (unsigned long long)f->v[i]);
+  for (unsigned i = first; i < FIGURES; i++)
+    ctxp_buf_printf(out, "%c\"%s\":%llu", i == first ? '{' : ',', figure_names[i], (unsigned long long)f->v[i]);
   ctxp_buf_char(out, '}');
 }
 
@@ -248,8 +254,9 @@ static void write_session(const struct session *s, struct ctxp_buf *out) {
     write_figures(out, &s->turns[i], 0);
   }
   ctxp_time_iso(s->ts_ms, iso);
-  ctxp_buf_printf(out, "],\"turnCount\":%llu,\"aux\":%llu,\"net\":%lld,\"carried\":%llu,\"restored\":%s,\"ts\":\"%s\"}\n", (unsigned long long)s->turn_count,
-                  (unsigned long long)s->aux, (long long)s->net, (unsigned long long)s->carried, s->restored ? "true" : "false", iso);
+  ctxp_buf_printf(out, "],\"turnCount\":%llu,\"aux\":%llu,\"net\":%lld,\"carried\":%llu,\"restored\":%s,\"ts\":\"%s\"}\n",
+      (unsigned long long)s->turn_count, (unsigned long long)s->aux, (long long)s->net, (unsigned long long)s->carried,
+      s->restored ? "true" : "false", iso);
 }
 
 /* the seq in a file; 1: no such file, or none of ours */
@@ -339,10 +346,10 @@ static int write_files(struct ctxp_stage *stage) {
   struct session *s, *next;
   int r = 0;
   HASH_ITER(hh, st->sessions, s, next)
-    if (s->dirty && r == 0) r = write_session_file(stage, s);
+  if (s->dirty && r == 0) r = write_session_file(stage, s);
   if (r == 0 && st->dirty > SYNCED_ALONE && syncfs(st->dir) < 0) r = -errno;
   HASH_ITER(hh, st->sessions, s, next)
-    if (s->dirty && r == 0) r = rename_session_file(st, s);
+  if (s->dirty && r == 0) r = rename_session_file(st, s);
   if (r == 0 && fsync(st->dir) < 0) r = -errno;
   return r;
 }
@@ -354,7 +361,7 @@ static int snapshot_save(struct ctxp_stage *stage) {
   int r = st->dirty ? write_files(stage) : 0;
   if (r < 0) ctxp_log(CTXP_LOG_ERROR, "snapshot", "could not write the snapshots in '%s': %s", options->dir, strerror(-r));
   HASH_ITER(hh, st->sessions, s, next)
-    if (s->dirty && r == 0) r = put_session(stage, s);
+  if (s->dirty && r == 0) r = put_session(stage, s);
   if (r < 0) return r; /* all of them come again */
   st->dirty = 0;
   HASH_ITER(hh, st->sessions, s, next) {
@@ -377,7 +384,8 @@ static int note_old_files(struct ctxp_stage *stage, DIR *list) {
     old_key(entry->d_name, &key);
     ctxp_buf_reset(&value);
     ctxp_pack_u64(&value, seq);
-    int r = key.failed || value.failed ? -ENOMEM : key.len > 255 ? 0 : ctxp_stage_put(stage, ctxp_buf_raw(&key), ctxp_buf_raw(&value));
+    int r = key.failed || value.failed ? -ENOMEM : key.len > 255 ? 0 :
+                                                                   ctxp_stage_put(stage, ctxp_buf_raw(&key), ctxp_buf_raw(&value));
     if (r < 0) return r;
   }
   return 0;
@@ -423,22 +431,27 @@ static void snapshot_close(struct ctxp_stage *stage) {
 
 static const struct ctxp_consume consumes[] = {{CTXP_KIND_turn, 0}, {CTXP_KIND_restored, 0}, {CTXP_KIND_NONE, 0}};
 static const struct ctxp_option option_table[] = {
-  {.name = "dir", .type = CTXP_OPTION_PATH, .initial = "snapshots", .unit = "", .help = "the folder with one file a session", .offset = offsetof(struct options, dir)},
-  {.name = NULL},
+    {.name = "dir",
+        .type = CTXP_OPTION_PATH,
+        .initial = "snapshots",
+        .unit = "",
+        .help = "the folder with one file a session",
+        .offset = offsetof(struct options, dir)},
+    {.name = NULL},
 };
 
 const struct ctxp_stage_ops ctxp_stage_sink_snapshot = {
-  .api = CTXP_STAGE_API,
-  .name = "sink-snapshot",
-  .summary = "writes each session's savings to a file of its own, for the agent to come back to",
-  .role = CTXP_ROLE_SINK_NODE,
-  .version = 1,
-  .consumes = consumes,
-  .options = option_table,
-  .options_size = sizeof(struct options),
-  .state_size = sizeof(struct state),
-  .open = snapshot_open,
-  .event = snapshot_event,
-  .save = snapshot_save,
-  .close = snapshot_close,
+    .api = CTXP_STAGE_API,
+    .name = "sink-snapshot",
+    .summary = "writes each session's savings to a file of its own, for the agent to come back to",
+    .role = CTXP_ROLE_SINK_NODE,
+    .version = 1,
+    .consumes = consumes,
+    .options = option_table,
+    .options_size = sizeof(struct options),
+    .state_size = sizeof(struct state),
+    .open = snapshot_open,
+    .event = snapshot_event,
+    .save = snapshot_save,
+    .close = snapshot_close,
 };

@@ -8,10 +8,16 @@
 #include "base/str.h"
 #include "ctxpipe/command.h"
 
-static const struct ctxp_flag flags[] = {
-  {.name = "top", .letter = 'n', .value = "N", .help = "rows"}, {.name = "json", .help = "as JSON"}, {.name = "by", .value = "GRAIN", .help = "grain"}, {.name = NULL}};
-static const struct ctxp_command command = {.name = "report", .summary = "s", .operands = "FILE|DIR...", .details = "", .example = "ctxpipe report x", .flags = flags,
-                                            .operands_min = 1, .operands_max = 2};
+static const struct ctxp_flag flags[] = {{.name = "top", .letter = 'n', .value = "N", .help = "rows"}, {.name = "json", .help = "as JSON"},
+    {.name = "by", .value = "GRAIN", .help = "grain"}, {.name = NULL}};
+static const struct ctxp_command command = {.name = "report",
+    .summary = "s",
+    .operands = "FILE|DIR...",
+    .details = "",
+    .example = "ctxpipe report x",
+    .flags = flags,
+    .operands_min = 1,
+    .operands_max = 2};
 
 /* words: separated by blanks */
 static int read_words(const char *words, struct ctxp_args *args, struct ctxp_error *err) {
@@ -51,13 +57,13 @@ static void wrong_words_get_one_sentence_that_names_the_next_step(void **state) 
   static const struct {
     const char *words, *sentence;
   } cases[] = {
-    {"a --jsno", "report: unknown option '--jsno'; did you mean '--json'?"},
-    {"a --frobnicate", "report: unknown option '--frobnicate'; 'ctxpipe report --help' lists them"},
-    {"a --json=1", "report: '--json' takes no value"},
-    {"a --top", "report: '--top' needs a value: --top N"},
-    {"a --json --json", "report: '--json' is given twice; once is enough"},
-    {"--json", "report: needs FILE|DIR...; for example: ctxpipe report x"},
-    {"a b c", "report: 'c' is one word too many; 'ctxpipe report --help' shows what it takes"},
+      {"a --jsno", "report: unknown option '--jsno'; did you mean '--json'?"},
+      {"a --frobnicate", "report: unknown option '--frobnicate'; 'ctxpipe report --help' lists them"},
+      {"a --json=1", "report: '--json' takes no value"},
+      {"a --top", "report: '--top' needs a value: --top N"},
+      {"a --json --json", "report: '--json' is given twice; once is enough"},
+      {"--json", "report: needs FILE|DIR...; for example: ctxpipe report x"},
+      {"a b c", "report: 'c' is one word too many; 'ctxpipe report --help' shows what it takes"},
   };
   (void)state;
   for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
@@ -94,11 +100,11 @@ static void only_near_names_are_suggested(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(flags_and_operands_may_come_in_any_order),
-    cmocka_unit_test(after_two_dashes_all_are_operands),
-    cmocka_unit_test(wrong_words_get_one_sentence_that_names_the_next_step),
-    cmocka_unit_test(values_are_checked),
-    cmocka_unit_test(only_near_names_are_suggested),
+      cmocka_unit_test(flags_and_operands_may_come_in_any_order),
+      cmocka_unit_test(after_two_dashes_all_are_operands),
+      cmocka_unit_test(wrong_words_get_one_sentence_that_names_the_next_step),
+      cmocka_unit_test(values_are_checked),
+      cmocka_unit_test(only_near_names_are_suggested),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

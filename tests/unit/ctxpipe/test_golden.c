@@ -5,12 +5,15 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/str.h"
 #include "codec/json.h"
 #include "codec/msgpack.h"
 #include "ctxpipe/bill.h"
+#include "ctxpipe/progress.h"
+#include "ctxpipe/savings.h"
 #include "ctxpipe/status.h"
 
 static const char *folder;
@@ -67,7 +70,8 @@ static void the_bill_by_view_with_what_is_below_the_top_as_one_row(void **state)
 
 static void the_bill_on_a_terminal(void **state) {
   (void)state;
-  bill("spend-terminal.txt", &(struct ctxp_bill_options){.grain = CTXP_GRAIN_BAND, .top = 20}, &(struct ctxp_style){.colour = true, .utf8 = true, .columns = 100});
+  bill("spend-terminal.txt", &(struct ctxp_bill_options){.grain = CTXP_GRAIN_BAND, .top = 20},
+      &(struct ctxp_style){.colour = true, .utf8 = true, .columns = 100});
 }
 
 static void the_state_of_a_pipeline(void **state) {
@@ -78,12 +82,53 @@ static void the_state_of_a_pipeline(void **state) {
   compare("status.txt", &out);
 }
 
+static void the_savings_of_all_sessions(void **state) {
+  ctxp_auto_buf raw = {0}, out = {0};
+  (void)state;
+  read_answer("stats.json", &raw);
+  assert_int_equal(ctxp_savings_print(ctxp_buf_raw(&raw), true, &(struct ctxp_style){0}, &out), 0);
+  compare("stats.txt", &out);
+}
+
+static void a_reply_of_another_shape_is_refused(void **state) {
+  ctxp_auto_buf raw = {0}, out = {0};
+  struct ctxp_style style = {0};
+  (void)state;
+  read_answer("status.json", &raw);
+  assert_int_equal(
+      ctxp_bill_print(ctxp_buf_raw(&raw), (struct ctxp_raw){0}, &(struct ctxp_bill_options){.grain = -1, .top = 1}, &style, &out),
+      -EBADMSG);
+  assert_int_equal(ctxp_savings_print(ctxp_buf_raw(&raw), false, &style, &out), -EBADMSG);
+}
+
+static const char *progress(uint64_t bytes, uint64_t elapsed_ms, const struct ctxp_style *style, struct ctxp_buf *out) {
+  struct ctxp_import_progress p = {.files_done = 2, .files_total = 43, .bytes_done = bytes, .bytes_total = 60000000, .events = 12345};
+  ctxp_buf_reset(out);
+  ctxp_progress_line(&p, elapsed_ms, style, out);
+  return ctxp_buf_cstr(out);
+}
+
+static void the_line_of_an_import(void **state) {
+  ctxp_auto_buf out = {0};
+  struct ctxp_style plain = {0}, terminal = {.columns = 80};
+  (void)state;
+  assert_string_equal(progress(0, 0, &plain, &out), "0 B of 60.0 MB, 2 of 43 files, 12,345 events");
+  assert_string_equal(progress(20000000, 1000, &plain, &out), "20.0 MB of 60.0 MB, 2 of 43 files, 12,345 events, 20.0 MB/s, 2 s left");
+  assert_string_equal(progress(60000000, 3000, &plain, &out), "60.0 MB of 60.0 MB, 2 of 43 files, 12,345 events, 20.0 MB/s");
+  assert_string_equal(progress(30000000, 1000, &terminal, &out),
+      "############............ 30.0 MB of 60.0 MB, 2 of 43 files, 12,345 events, 30.0 MB/s, 1 s left");
+  assert_non_null(strstr(progress(90000000, 1000, &terminal, &out), "######################## 90.0 MB of 60.0 MB")); /* a file grew */
+}
+
 int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(the_whole_bill),
-    cmocka_unit_test(the_bill_by_view_with_what_is_below_the_top_as_one_row),
-    cmocka_unit_test(the_bill_on_a_terminal),
-    cmocka_unit_test(the_state_of_a_pipeline),
+      cmocka_unit_test(the_whole_bill),
+      cmocka_unit_test(the_bill_by_view_with_what_is_below_the_top_as_one_row),
+      cmocka_unit_test(the_bill_on_a_terminal),
+      cmocka_unit_test(the_state_of_a_pipeline),
+      cmocka_unit_test(the_savings_of_all_sessions),
+      cmocka_unit_test(a_reply_of_another_shape_is_refused),
+      cmocka_unit_test(the_line_of_an_import),
   };
   folder = argc > 1 ? argv[1] : "golden";
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -95,14 +95,14 @@ static void what_another_start_would_meet_again_is_not_started_again(void **stat
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(the_delay_doubles_from_100_ms_to_30_s),
-    cmocka_unit_test(a_stable_run_makes_the_next_death_a_first_one),
-    cmocka_unit_test(five_deaths_before_ready_within_a_minute_are_told),
-    cmocka_unit_test(five_deaths_before_ready_over_more_than_a_minute_are_not),
-    cmocka_unit_test(being_ready_once_ends_the_row_of_early_deaths),
-    cmocka_unit_test(five_deaths_at_the_same_event_make_it_failed),
-    cmocka_unit_test(deaths_at_other_events_or_at_none_do_not_count_together),
-    cmocka_unit_test(what_another_start_would_meet_again_is_not_started_again),
+      cmocka_unit_test(the_delay_doubles_from_100_ms_to_30_s),
+      cmocka_unit_test(a_stable_run_makes_the_next_death_a_first_one),
+      cmocka_unit_test(five_deaths_before_ready_within_a_minute_are_told),
+      cmocka_unit_test(five_deaths_before_ready_over_more_than_a_minute_are_not),
+      cmocka_unit_test(being_ready_once_ends_the_row_of_early_deaths),
+      cmocka_unit_test(five_deaths_at_the_same_event_make_it_failed),
+      cmocka_unit_test(deaths_at_other_events_or_at_none_do_not_count_together),
+      cmocka_unit_test(what_another_start_would_meet_again_is_not_started_again),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

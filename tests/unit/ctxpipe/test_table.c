@@ -16,7 +16,9 @@ static int reset(void **state) {
 
 static void hostile_labels_cannot_reach_the_terminal(void **state) {
   (void)state;
-  ctxp_term_text(&out, CTXP_STR("a\x1b[31mred\n\t\r\x7f\xc2\x9b" "31m\xe2\x80\xae" "evil\xff."));
+  ctxp_term_text(&out, CTXP_STR("a\x1b[31mred\n\t\r\x7f\xc2\x9b"
+                                "31m\xe2\x80\xae"
+                                "evil\xff."));
   assert_string_equal(ctxp_buf_cstr(&out), "a\\x1b[31mred\\n\\t\\r\\x7f\\x9b31m\\u202eevil\xef\xbf\xbd.");
 }
 
@@ -30,8 +32,8 @@ static void wide_letters_count_two_columns_and_marks_none(void **state) {
   (void)state;
   assert_int_equal(ctxp_term_width(CTXP_STR("abc")), 3);
   assert_int_equal(ctxp_term_width(CTXP_STR("\xe6\x97\xa5\xe6\x9c\xac")), 4); /* two ideographs */
-  assert_int_equal(ctxp_term_width(CTXP_STR("e\xcc\x81")), 1);               /* e and an acute accent */
-  assert_int_equal(ctxp_term_width(CTXP_STR("\xf0\x9f\x98\x80")), 2);        /* an emoji */
+  assert_int_equal(ctxp_term_width(CTXP_STR("e\xcc\x81")), 1); /* e and an acute accent */
+  assert_int_equal(ctxp_term_width(CTXP_STR("\xf0\x9f\x98\x80")), 2); /* an emoji */
 }
 
 static const char *count(uint64_t n) {
@@ -59,9 +61,9 @@ static void thousands_round_as_javascripts_toFixed(void **state) {
   assert_string_equal(thousands(999), "999");
   assert_string_equal(thousands(1000), "1.0k");
   assert_string_equal(thousands(1049), "1.0k");
-  assert_string_equal(thousands(1050), "1.1k");  /* 1.05 is a little more than that */
-  assert_string_equal(thousands(1150), "1.1k");  /* 1.15 is a little less */
-  assert_string_equal(thousands(1250), "1.3k");  /* exactly between: the larger */
+  assert_string_equal(thousands(1050), "1.1k"); /* 1.05 is a little more than that */
+  assert_string_equal(thousands(1150), "1.1k"); /* 1.15 is a little less */
+  assert_string_equal(thousands(1250), "1.3k"); /* exactly between: the larger */
   assert_string_equal(thousands(1750), "1.8k");
   assert_string_equal(thousands(12345), "12.3k");
   assert_string_equal(thousands(999999), "1000.0k");
@@ -137,9 +139,9 @@ static void a_table_lines_up_and_its_widest_bar_is_full(void **state) {
   assert_int_equal(ctxp_table_print(&table, &plain, &out), 0);
   ctxp_table_deinit(&table);
   assert_string_equal(ctxp_buf_cstr(&out),
-    "view                                    billed\n"
-    "src/a/very/long/path/to/some/file.c  1,234,567  ####################\n"
-    "\xe6\x97\xa5\\x1b                                       9  #######\n");
+      "view                                    billed\n"
+      "src/a/very/long/path/to/some/file.c  1,234,567  ####################\n"
+      "\xe6\x97\xa5\\x1b                                       9  #######\n");
 }
 
 static void a_narrow_terminal_takes_the_middle_of_long_texts(void **state) {
@@ -150,9 +152,9 @@ static void a_narrow_terminal_takes_the_middle_of_long_texts(void **state) {
   assert_int_equal(ctxp_table_print(&table, &narrow, &out), 0);
   ctxp_table_deinit(&table);
   assert_string_equal(ctxp_buf_cstr(&out),
-    "view                        billed\n"
-    "src/a/v…/to/some/file.c  1,234,567  ████████████████████\n"
-    "日\\x1b                           9  ██████▋\n");
+      "view                        billed\n"
+      "src/a/v…/to/some/file.c  1,234,567  ████████████████████\n"
+      "日\\x1b                           9  ██████▋\n");
 }
 
 static void colours_are_there_only_when_asked_for(void **state) {
@@ -170,17 +172,17 @@ static void colours_are_there_only_when_asked_for(void **state) {
 #define TEST(name) cmocka_unit_test_teardown(name, reset)
 int main(void) {
   const struct CMUnitTest tests[] = {
-    TEST(hostile_labels_cannot_reach_the_terminal),
-    TEST(lines_keep_their_ends_and_nothing_else),
-    TEST(wide_letters_count_two_columns_and_marks_none),
-    TEST(counts_have_their_thousands_apart),
-    TEST(thousands_round_as_javascripts_toFixed),
-    TEST(dollars_round_half_up),
-    TEST(rounded_parts_add_up_to_the_rounded_whole),
-    TEST(durations_and_bytes_read_well),
-    TEST(a_table_lines_up_and_its_widest_bar_is_full),
-    TEST(a_narrow_terminal_takes_the_middle_of_long_texts),
-    TEST(colours_are_there_only_when_asked_for),
+      TEST(hostile_labels_cannot_reach_the_terminal),
+      TEST(lines_keep_their_ends_and_nothing_else),
+      TEST(wide_letters_count_two_columns_and_marks_none),
+      TEST(counts_have_their_thousands_apart),
+      TEST(thousands_round_as_javascripts_toFixed),
+      TEST(dollars_round_half_up),
+      TEST(rounded_parts_add_up_to_the_rounded_whole),
+      TEST(durations_and_bytes_read_well),
+      TEST(a_table_lines_up_and_its_widest_bar_is_full),
+      TEST(a_narrow_terminal_takes_the_middle_of_long_texts),
+      TEST(colours_are_there_only_when_asked_for),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

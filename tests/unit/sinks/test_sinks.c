@@ -97,8 +97,9 @@ static void the_log_has_the_seeds_keys_first(void **state) {
   push_turn(f, 1);
   save(f);
   assert_string_equal(content(f, "events.jsonl"),
-    "{\"ts\":\"2025-08-30T06:10:20.000Z\",\"kind\":\"turn\",\"turn\":1,\"bash\":10,\"amnesia\":0,\"lazy\":0,\"write\":0,\"total\":10,"
-    "\"cumulative\":{\"bash\":10,\"amnesia\":0,\"lazy\":0,\"write\":0,\"total\":10},\"agent\":\"pi@test\",\"session\":\"s1\",\"thread\":\"\"}\n");
+      "{\"ts\":\"2025-08-30T06:10:20.000Z\",\"kind\":\"turn\",\"turn\":1,\"bash\":10,\"amnesia\":0,\"lazy\":0,\"write\":0,\"total\":10,"
+      "\"cumulative\":{\"bash\":10,\"amnesia\":0,\"lazy\":0,\"write\":0,\"total\":10},\"agent\":\"pi@test\",\"session\":\"s1\",\"thread\":"
+      "\"\"}\n");
 }
 
 static void with_the_seeds_keys_nothing_is_added_and_potential_savings_stay_out(void **state) {
@@ -115,7 +116,8 @@ static void with_the_seeds_keys_nothing_is_added_and_potential_savings_stay_out(
   ctxp_test_push(&f->t, &ev);
   save(f);
   assert_string_equal(content(f, "events.jsonl"),
-    "{\"ts\":\"2025-08-30T06:10:19.549Z\",\"kind\":\"bash\",\"toolCallId\":\"c1\",\"command\":\"\",\"originalTokens\":9000,\"summaryTokens\":300,\"saved\":8700}\n");
+      "{\"ts\":\"2025-08-30T06:10:19.549Z\",\"kind\":\"bash\",\"toolCallId\":\"c1\",\"command\":\"\",\"originalTokens\":9000,"
+      "\"summaryTokens\":300,\"saved\":8700}\n");
 }
 
 static void lines_beyond_the_cursor_are_cut_after_a_crash(void **state) {
@@ -147,8 +149,10 @@ static void a_file_that_was_emptied_goes_on_after_a_gap_line(void **state) {
   push_turn(f, 4);
   save(f);
   char expect[200];
-  snprintf(expect, sizeof(expect), "{\"ts\":\"2025-08-30T06:10:23.000Z\",\"kind\":\"gap\",\"agent\":\"\",\"session\":\"\",\"thread\":\"\",\"side\":\"stream\",\"count\":3,\"bytes\":%llu}\n",
-           (unsigned long long)bytes);
+  snprintf(expect, sizeof(expect),
+      "{\"ts\":\"2025-08-30T06:10:23.000Z\",\"kind\":\"gap\",\"agent\":\"\",\"session\":\"\",\"thread\":\"\",\"side\":\"stream\",\"count\":"
+      "3,\"bytes\":%llu}\n",
+      (unsigned long long)bytes);
   assert_memory_equal(content(f, "events.jsonl"), expect, strlen(expect));
   assert_int_equal(lines_of(content(f, "events.jsonl")), 2);
 }
@@ -338,10 +342,12 @@ static void a_snapshot_holds_the_sums_and_the_last_40_turns(void **state) {
   push_turns(f, 1, 45);
   save(f);
   const char *text = content(f, only_file(name));
-  static const char head[] = "{\"schema\":1,\"seq\":45,\"agent\":\"pi@test\",\"session\":\"s1\",\"cumulative\":{\"bash\":450,\"amnesia\":0,\"lazy\":0,\"write\":0,\"total\":450},"
+  static const char head[] = "{\"schema\":1,\"seq\":45,\"agent\":\"pi@test\",\"session\":\"s1\",\"cumulative\":{\"bash\":450,\"amnesia\":0,"
+                             "\"lazy\":0,\"write\":0,\"total\":450},"
                              "\"turns\":[{\"turn\":6,\"bash\":10,\"amnesia\":0,\"lazy\":0,\"write\":0,\"total\":10},";
   assert_memory_equal(text, head, sizeof(head) - 1);
-  assert_non_null(strstr(text, "\"turnCount\":45,\"aux\":0,\"net\":450,\"carried\":0,\"restored\":false,\"ts\":\"2025-08-30T06:11:04.000Z\"}\n"));
+  assert_non_null(
+      strstr(text, "\"turnCount\":45,\"aux\":0,\"net\":450,\"carried\":0,\"restored\":false,\"ts\":\"2025-08-30T06:11:04.000Z\"}\n"));
 }
 
 static void a_snapshot_is_the_same_however_often_it_was_saved_and_opened(void **state) {
@@ -403,14 +409,17 @@ static void a_restored_session_goes_on_from_its_snapshot(void **state) {
   struct ctxp_error err;
   ctxp_test_open(&f->t, &ctxp_stage_sink_snapshot, "snapshot");
   assert_int_equal(ctxp_json_to_raw(CTXP_STR("{\"cumulative\":{\"bash\":1000,\"amnesia\":1,\"lazy\":2,\"write\":3,\"total\":1006},"
-                                             "\"turns\":[{\"turn\":0,\"bash\":1000,\"amnesia\":1,\"lazy\":2,\"write\":3,\"total\":1006}]}"), &snapshot, &err), 0);
+                                             "\"turns\":[{\"turn\":0,\"bash\":1000,\"amnesia\":1,\"lazy\":2,\"write\":3,\"total\":1006}]}"),
+                       &snapshot, &err),
+      0);
   ctxp_set(&ev.restored, restored, snapshot, ctxp_buf_raw(&snapshot));
   ctxp_test_push(&f->t, &ev);
   save(f);
   assert_string_equal(only_file(name), ""); /* no turn yet */
   push_turn(f, 1);
   save(f);
-  assert_non_null(strstr(content(f, only_file(name)), "\"turns\":[{\"turn\":0,\"bash\":1000,\"amnesia\":1,\"lazy\":2,\"write\":3,\"total\":1006},{\"turn\":1,"));
+  assert_non_null(strstr(content(f, only_file(name)),
+      "\"turns\":[{\"turn\":0,\"bash\":1000,\"amnesia\":1,\"lazy\":2,\"write\":3,\"total\":1006},{\"turn\":1,"));
   assert_non_null(strstr(content(f, name), "\"restored\":true"));
 }
 
@@ -445,25 +454,25 @@ static void hostile_session_ids_stay_in_the_folder_and_apart(void **state) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 int main(void) {
   const struct CMUnitTest tests[] = {
-    TEST(the_log_has_the_seeds_keys_first),
-    TEST(with_the_seeds_keys_nothing_is_added_and_potential_savings_stay_out),
-    TEST(lines_beyond_the_cursor_are_cut_after_a_crash),
-    TEST(a_file_that_was_emptied_goes_on_after_a_gap_line),
-    TEST(a_file_that_was_shortened_while_down_names_what_is_missing),
-    TEST(a_file_renamed_while_down_is_opened_anew_with_a_gap_line),
-    TEST(a_reopen_after_a_rename_loses_nothing_and_says_no_gap),
-    TEST(lines_that_stood_in_the_file_before_stay),
-    TEST(rotation_by_size_is_the_same_after_a_crash),
-    TEST(rotation_by_age_goes_by_the_events_times),
-    TEST(old_parts_go_when_they_are_too_many),
-    TEST(a_full_disk_is_an_error_and_nothing_is_lost),
-    TEST(what_is_no_regular_file_is_refused_by_name),
-    TEST(a_snapshot_holds_the_sums_and_the_last_40_turns),
-    TEST(a_snapshot_is_the_same_however_often_it_was_saved_and_opened),
-    TEST(an_older_state_never_goes_over_a_newer_file),
-    TEST(a_file_from_before_the_store_began_gives_way),
-    TEST(a_restored_session_goes_on_from_its_snapshot),
-    TEST(hostile_session_ids_stay_in_the_folder_and_apart),
+      TEST(the_log_has_the_seeds_keys_first),
+      TEST(with_the_seeds_keys_nothing_is_added_and_potential_savings_stay_out),
+      TEST(lines_beyond_the_cursor_are_cut_after_a_crash),
+      TEST(a_file_that_was_emptied_goes_on_after_a_gap_line),
+      TEST(a_file_that_was_shortened_while_down_names_what_is_missing),
+      TEST(a_file_renamed_while_down_is_opened_anew_with_a_gap_line),
+      TEST(a_reopen_after_a_rename_loses_nothing_and_says_no_gap),
+      TEST(lines_that_stood_in_the_file_before_stay),
+      TEST(rotation_by_size_is_the_same_after_a_crash),
+      TEST(rotation_by_age_goes_by_the_events_times),
+      TEST(old_parts_go_when_they_are_too_many),
+      TEST(a_full_disk_is_an_error_and_nothing_is_lost),
+      TEST(what_is_no_regular_file_is_refused_by_name),
+      TEST(a_snapshot_holds_the_sums_and_the_last_40_turns),
+      TEST(a_snapshot_is_the_same_however_often_it_was_saved_and_opened),
+      TEST(an_older_state_never_goes_over_a_newer_file),
+      TEST(a_file_from_before_the_store_began_gives_way),
+      TEST(a_restored_session_goes_on_from_its_snapshot),
+      TEST(hostile_session_ids_stay_in_the_folder_and_apart),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
