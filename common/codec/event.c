@@ -220,6 +220,7 @@ static int decode_as(struct ctxp_raw raw, struct ctxp_str kind, bool last, struc
   struct ctxp_raw value;
   uint32_t left;
   const struct ctxp_kind_info *info = ctxp_kind_info(ctxp_kind_parse(kind));
+  if (!info && !last) return 1;
   if (!info) return refuse(fault, "kind", kind.len ? "is no kind of event" : "is required");
   memset(ret_event, 0, offsetof(struct ctxp_event, session_start)); /* the union behind it: only the kind's own record is used */
   void *own = &ret_event->session_start;

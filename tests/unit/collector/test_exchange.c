@@ -551,11 +551,13 @@ static void an_agent_may_say_later_that_it_could_not_apply_the_answer(void **sta
   world_wait_head(&f->w, 2);
   verdict(f, "bash", 2, "short");
   pthread_join(thread, NULL);
+  assert_int_equal(ctxp_client_missed(f->clients[0], "bored", &err), -EINVAL);
   assert_int_equal(ctxp_client_missed(f->clients[0], "refused", &err), 0);
+  send_turn(f->clients[0], 1, 0);
   flush(f->clients[0]);
   assert_int_equal(f->refusal.count, 0);
   world_stop(&f->w);
-  assert_string_equal(world_events(&f->w), "tool_result answer_missed:refused");
+  assert_string_equal(world_events(&f->w), "tool_result answer_missed:refused turn_end:1");
 }
 
 static void an_ask_that_was_open_when_the_collector_died_is_missed_and_its_agent_goes_on(void **state) {

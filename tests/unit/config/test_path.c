@@ -141,14 +141,14 @@ static void a_decimal_that_does_not_fit_is_refused(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test_setup(home_and_variables_are_replaced, set_environment),
-    cmocka_unit_test_setup(relative_paths_stay_in_their_directory, set_environment),
-    cmocka_unit_test_setup(nothing_else_is_replaced, set_environment),
-    cmocka_unit_test_setup(an_escaped_path_expands_to_itself, set_environment),
-    cmocka_unit_test(a_file_is_located_by_its_text),
-    cmocka_unit_test(in_the_root_the_directory_is_the_root),
-    cmocka_unit_test(decimals_are_read_exactly),
-    cmocka_unit_test(a_decimal_that_does_not_fit_is_refused),
+      cmocka_unit_test_setup(home_and_variables_are_replaced, set_environment),
+      cmocka_unit_test_setup(relative_paths_stay_in_their_directory, set_environment),
+      cmocka_unit_test_setup(nothing_else_is_replaced, set_environment),
+      cmocka_unit_test_setup(an_escaped_path_expands_to_itself, set_environment),
+      cmocka_unit_test(a_file_is_located_by_its_text),
+      cmocka_unit_test(in_the_root_the_directory_is_the_root),
+      cmocka_unit_test(decimals_are_read_exactly),
+      cmocka_unit_test(a_decimal_that_does_not_fit_is_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

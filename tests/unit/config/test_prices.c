@@ -73,7 +73,8 @@ static void another_models_price_is_never_given(void **state) {
 
 static void a_later_file_goes_over_a_model_in_all_its_names(void **state) {
   (void)state;
-  assert_int_equal(read_texts(MODEL, "models:\n  claude-x-20260101: {input: 9, output: 9}\n  mine: {input: 1, output: 1, aliases: [plain]}\n"), 0);
+  assert_int_equal(
+      read_texts(MODEL, "models:\n  claude-x-20260101: {input: 9, output: 9}\n  mine: {input: 1, output: 1, aliases: [plain]}\n"), 0);
   assert_true(find("claude-x")->base.input == 9000000000);
   assert_true(find("claude-x-20260101")->base.input == 9000000000);
   assert_true(find("claude-x")->above_tokens == 0);
@@ -87,10 +88,10 @@ static void all_faults_of_all_files_are_named(void **state) {
   assert_int_equal(read_texts("models:\n  a: {input: x, output: 1}\n  b: {input: 1, output: 1, aliases: [a]}\n", "modls: {}\n"), -EINVAL);
   assert_null(prices);
   ctxp_buf_printf(&expected, "%s:2:14: model 'a': 'input' is 'x'; it takes a number of dollars per million tokens\n"
-                  "%s:3:38: model 'b': 'a' has a row of its own already\n"
-                  "%s:1:1: unknown key 'modls'; did you mean 'models'?\n"
-                  "%s:1:1: not a price table; write 'models: {NAME: {input: 3, output: 15}}', in dollars per million tokens\n",
-                  names[0], names[0], names[1], names[1]);
+                             "%s:3:38: model 'b': 'a' has a row of its own already\n"
+                             "%s:1:1: unknown key 'modls'; did you mean 'models'?\n"
+                             "%s:1:1: not a price table; write 'models: {NAME: {input: 3, output: 15}}', in dollars per million tokens\n",
+      names[0], names[0], names[1], names[1]);
   assert_string_equal(ctxp_buf_cstr(&faults), ctxp_buf_cstr(&expected));
 }
 
@@ -118,8 +119,10 @@ static void the_encoded_table_decodes_to_the_same_bytes(void **state) {
   struct ctxp_prices *back = NULL;
   assert_int_equal(ctxp_prices_decode(ctxp_buf_raw(&first), &back), 0);
   int r = ctxp_prices_encode(back, &second);
-  const struct ctxp_model_price *x = ctxp_prices_find(back, CTXP_STR("claude-x")), *old = ctxp_prices_find(back, CTXP_STR("claude-x-20260101"));
-  bool same = first.len == second.len && memcmp(first.ptr, second.ptr, first.len) == 0 && strcmp(ctxp_prices_version(back), ctxp_prices_version(prices)) == 0;
+  const struct ctxp_model_price *x = ctxp_prices_find(back, CTXP_STR("claude-x")),
+                                *old = ctxp_prices_find(back, CTXP_STR("claude-x-20260101"));
+  bool same = first.len == second.len && memcmp(first.ptr, second.ptr, first.len) == 0 &&
+      strcmp(ctxp_prices_version(back), ctxp_prices_version(prices)) == 0;
   bool right = x && ctxp_str_is(x->model, "mine") && old && old->above_tokens == 200000 && old->above.cache_write_1h == 12000000000;
   ctxp_prices_free(back);
   assert_int_equal(r, 0);
@@ -171,8 +174,10 @@ static void every_failing_allocation_is_an_error(void **state) {
     int r = ctxp_prices_read(files, 1, &prices, &faults);
     bool happened = fail_alloc_happened();
     fail_alloc_at(0);
-    if (happened && r < 0) assert_null(prices);
-    else assert_int_equal(r, 0);
+    if (happened && r < 0)
+      assert_null(prices);
+    else
+      assert_int_equal(r, 0);
     prices = ctxp_prices_free(prices);
     ctxp_buf_deinit(&faults);
     if (!happened) break;
@@ -182,15 +187,15 @@ static void every_failing_allocation_is_an_error(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test_teardown(rates_are_whole_nano_dollars_of_a_model_and_its_aliases, teardown),
-    cmocka_unit_test_teardown(another_models_price_is_never_given, teardown),
-    cmocka_unit_test_teardown(a_later_file_goes_over_a_model_in_all_its_names, teardown),
-    cmocka_unit_test_teardown(all_faults_of_all_files_are_named, teardown),
-    cmocka_unit_test_teardown(the_version_names_the_newest_date_and_the_rows, teardown),
-    cmocka_unit_test_teardown(the_encoded_table_decodes_to_the_same_bytes, teardown),
-    cmocka_unit_test_teardown(a_cut_or_changed_encoding_is_refused_or_another_table, teardown),
-    cmocka_unit_test_teardown(the_built_in_table_has_the_current_models, teardown),
-    cmocka_unit_test_teardown(every_failing_allocation_is_an_error, teardown),
+      cmocka_unit_test_teardown(rates_are_whole_nano_dollars_of_a_model_and_its_aliases, teardown),
+      cmocka_unit_test_teardown(another_models_price_is_never_given, teardown),
+      cmocka_unit_test_teardown(a_later_file_goes_over_a_model_in_all_its_names, teardown),
+      cmocka_unit_test_teardown(all_faults_of_all_files_are_named, teardown),
+      cmocka_unit_test_teardown(the_version_names_the_newest_date_and_the_rows, teardown),
+      cmocka_unit_test_teardown(the_encoded_table_decodes_to_the_same_bytes, teardown),
+      cmocka_unit_test_teardown(a_cut_or_changed_encoding_is_refused_or_another_table, teardown),
+      cmocka_unit_test_teardown(the_built_in_table_has_the_current_models, teardown),
+      cmocka_unit_test_teardown(every_failing_allocation_is_an_error, teardown),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

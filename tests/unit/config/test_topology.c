@@ -84,13 +84,14 @@ static void all_faults_are_named_in_one_run(void **state) {
                          "  collector: {daemon: collector, ingest: [ipc://ingest.sock]}\n"
                          "  bash: {daemon: bash-digest, subscribe: [collector], options: {min_token: 5}}\n"
                          "  fold: {daemon: folt, subscribe: [collector, bsh]}\n"
-                         "  log: {daemon: sink-log, subscribe: [fold], form: now}\n"), -EINVAL);
+                         "  log: {daemon: sink-log, subscribe: [fold], form: now}\n"),
+      -EINVAL);
   assert_null(config);
   assert_string_equal(ctxp_buf_cstr(&faults),
-                      "/tmp/topology.yaml:6:65: node 'bash': unknown option 'min_token'; did you mean 'min_tokens'?\n"
-                      "/tmp/topology.yaml:7:18: node 'fold': unknown daemon 'folt'; did you mean 'fold'?\n"
-                      "/tmp/topology.yaml:7:47: node 'fold': 'subscribe' names 'bsh', which is no node; did you mean 'bash'?\n"
-                      "/tmp/topology.yaml:8:46: node 'log': unknown key 'form'; did you mean 'from'?\n");
+      "/tmp/topology.yaml:6:65: node 'bash': unknown option 'min_token'; did you mean 'min_tokens'?\n"
+      "/tmp/topology.yaml:7:18: node 'fold': unknown daemon 'folt'; did you mean 'fold'?\n"
+      "/tmp/topology.yaml:7:47: node 'fold': 'subscribe' names 'bsh', which is no node; did you mean 'bash'?\n"
+      "/tmp/topology.yaml:8:46: node 'log': unknown key 'form'; did you mean 'from'?\n");
 }
 
 static void an_edge_whose_ends_share_no_event_is_a_fault(void **state) {
@@ -99,10 +100,11 @@ static void an_edge_whose_ends_share_no_event_is_a_fault(void **state) {
                          "  collector: {daemon: collector, ingest: [ipc://ingest.sock]}\n"
                          "  fold: {daemon: fold, subscribe: [collector]}\n"
                          "  holds: {daemon: sink-holds, subscribe: [fold]}\n"
-                         "  snapshot: {daemon: sink-snapshot, subscribe: [fold]}\n"), -EINVAL);
+                         "  snapshot: {daemon: sink-snapshot, subscribe: [fold]}\n"),
+      -EINVAL);
   assert_string_equal(ctxp_buf_cstr(&faults),
-                      "/tmp/topology.yaml:7:43: node 'holds': 'fold' (fold) cannot feed it: it sends no event that sink-holds takes\n"
-                      "/tmp/topology.yaml:8:3: node 'snapshot': option 'dir' is missing: the folder\n");
+      "/tmp/topology.yaml:7:43: node 'holds': 'fold' (fold) cannot feed it: it sends no event that sink-holds takes\n"
+      "/tmp/topology.yaml:8:3: node 'snapshot': option 'dir' is missing: the folder\n");
 }
 
 static void without_a_runtime_directory_the_sockets_are_beside_the_state(void **state) {
@@ -201,16 +203,16 @@ static void an_option_that_is_unknown_or_missing_is_named(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test_teardown(a_good_topology_is_read_with_defaults_and_absolute_paths, teardown),
-    cmocka_unit_test_teardown(what_is_written_reads_back_equal, teardown),
-    cmocka_unit_test_teardown(all_faults_are_named_in_one_run, teardown),
-    cmocka_unit_test_teardown(an_edge_whose_ends_share_no_event_is_a_fault, teardown),
-    cmocka_unit_test_teardown(without_a_runtime_directory_the_sockets_are_beside_the_state, teardown),
-    cmocka_unit_test_teardown(a_prefix_of_a_topology_never_crashes_the_reader, teardown),
-    cmocka_unit_test_teardown(every_failing_allocation_is_an_error, teardown),
-    cmocka_unit_test(options_are_filled_from_a_map_and_the_defaults),
-    cmocka_unit_test(options_that_are_wrong_leave_the_old_ones),
-    cmocka_unit_test(an_option_that_is_unknown_or_missing_is_named),
+      cmocka_unit_test_teardown(a_good_topology_is_read_with_defaults_and_absolute_paths, teardown),
+      cmocka_unit_test_teardown(what_is_written_reads_back_equal, teardown),
+      cmocka_unit_test_teardown(all_faults_are_named_in_one_run, teardown),
+      cmocka_unit_test_teardown(an_edge_whose_ends_share_no_event_is_a_fault, teardown),
+      cmocka_unit_test_teardown(without_a_runtime_directory_the_sockets_are_beside_the_state, teardown),
+      cmocka_unit_test_teardown(a_prefix_of_a_topology_never_crashes_the_reader, teardown),
+      cmocka_unit_test_teardown(every_failing_allocation_is_an_error, teardown),
+      cmocka_unit_test(options_are_filled_from_a_map_and_the_defaults),
+      cmocka_unit_test(options_that_are_wrong_leave_the_old_ones),
+      cmocka_unit_test(an_option_that_is_unknown_or_missing_is_named),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

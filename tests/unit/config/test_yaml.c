@@ -64,10 +64,13 @@ static void an_empty_value_is_null_and_an_empty_text_is_not(void **state) {
 static void an_alias_bomb_is_a_fault_at_its_first_alias(void **state) {
   (void)state;
   ctxp_buf_str(&text, "a: &a [x, x, x, x, x, x, x, x, x, x]\n");
-  for (char c = 'b'; c <= 'i'; c++) ctxp_buf_printf(&text, "%c: &%c [*%c, *%c, *%c, *%c, *%c, *%c, *%c, *%c]\n", c, c, c - 1, c - 1, c - 1, c - 1, c - 1, c - 1, c - 1, c - 1);
+  for (char c = 'b'; c <= 'i'; c++)
+    ctxp_buf_printf(
+        &text, "%c: &%c [*%c, *%c, *%c, *%c, *%c, *%c, *%c, *%c]\n", c, c, c - 1, c - 1, c - 1, c - 1, c - 1, c - 1, c - 1, c - 1);
   assert_int_equal(parse(ctxp_buf_view(&text)), 0);
   assert_int_equal(ctxp_faults_error(&faults), -EINVAL);
-  assert_non_null(strstr(ctxp_buf_cstr(&said), "f:1:4: anchors are not used here ('&a'); write the value out\nf:2:4: anchors are not used here"));
+  assert_non_null(
+      strstr(ctxp_buf_cstr(&said), "f:1:4: anchors are not used here ('&a'); write the value out\nf:2:4: anchors are not used here"));
   assert_non_null(strstr(ctxp_buf_cstr(&said), "f:2:8: aliases are not used here ('*a'); write the value out\n"));
 }
 
@@ -113,7 +116,10 @@ static void bytes_that_are_no_text_are_named_with_their_place(void **state) {
   assert_string_equal(ctxp_buf_cstr(&said), "f:2:4: byte 0xff is not UTF-8\n");
   assert_int_equal(parse((struct ctxp_str){"a: \0b", 5}), -EINVAL);
   assert_string_equal(ctxp_buf_cstr(&said), "f:1:4: control character 0x00\n");
-  assert_int_equal(parse((struct ctxp_str){"\xff\xfe" "a\0:\0", 6}), -EINVAL);
+  assert_int_equal(parse((struct ctxp_str){"\xff\xfe"
+                                           "a\0:\0",
+                       6}),
+      -EINVAL);
   assert_string_equal(ctxp_buf_cstr(&said), "f:1:1: byte 0xff is not UTF-8\n");
   assert_int_equal(parse(CTXP_STR("a: \"x\\0y\"\n")), 0);
   assert_string_equal(ctxp_buf_cstr(&said), "f:1:4: a text holds a NUL character\n");
@@ -121,7 +127,9 @@ static void bytes_that_are_no_text_are_named_with_their_place(void **state) {
 
 static void a_byte_order_mark_and_crlf_are_read(void **state) {
   (void)state;
-  assert_int_equal(parse(CTXP_STR("\xef\xbb\xbf" "a: 1\r\nb: 2\r\n")), 0);
+  assert_int_equal(parse(CTXP_STR("\xef\xbb\xbf"
+                                  "a: 1\r\nb: 2\r\n")),
+      0);
   assert_int_equal(faults.count, 0);
   assert_true(ctxp_str_is(ctxp_yaml_get(doc.root, "a")->text, "1"));
   assert_true(ctxp_str_is(ctxp_yaml_get(doc.root, "b")->text, "2"));
@@ -140,7 +148,8 @@ static void what_is_no_regular_file_is_not_read(void **state) {
   assert_int_equal(ctxp_yaml_load("/tmp", &faults, &text), -EISDIR);
   assert_int_equal(ctxp_yaml_load("/nonexistent/file", &faults, &text), -ENOENT);
   ctxp_faults_write(&faults, &said);
-  assert_string_equal(ctxp_buf_cstr(&said), "f: cannot be read: it is not a regular file\nf: cannot be read: it is a directory\nf: cannot be read: No such file or directory\n");
+  assert_string_equal(ctxp_buf_cstr(&said),
+      "f: cannot be read: it is not a regular file\nf: cannot be read: it is a directory\nf: cannot be read: No such file or directory\n");
 }
 
 static void a_file_of_ten_megabytes_is_refused_before_it_is_read(void **state) {
@@ -169,7 +178,10 @@ static void a_hint_names_the_nearest_or_lists_all(void **state) {
 
 static void hostile_names_are_shown_safely(void **state) {
   (void)state;
-  assert_string_equal(ctxp_shown(CTXP_STR("a\x1b[2J\xff\xc2\x9b" "b")).text, "a?[2J??b");
+  assert_string_equal(ctxp_shown(CTXP_STR("a\x1b[2J\xff\xc2\x9b"
+                                          "b"))
+                          .text,
+      "a?[2J??b");
   char longer[400];
   memset(longer, 'x', sizeof(longer));
   struct ctxp_shown shown = ctxp_shown((struct ctxp_str){longer, sizeof(longer)});
@@ -179,19 +191,19 @@ static void hostile_names_are_shown_safely(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test_teardown(values_have_their_place_in_the_file, teardown),
-    cmocka_unit_test_teardown(an_empty_value_is_null_and_an_empty_text_is_not, teardown),
-    cmocka_unit_test_teardown(an_alias_bomb_is_a_fault_at_its_first_alias, teardown),
-    cmocka_unit_test_teardown(depth_ends_with_a_sentence, teardown),
-    cmocka_unit_test_teardown(size_and_count_end_with_a_sentence, teardown),
-    cmocka_unit_test_teardown(a_file_of_faults_shows_two_hundred_and_counts_the_rest, teardown),
-    cmocka_unit_test_teardown(bytes_that_are_no_text_are_named_with_their_place, teardown),
-    cmocka_unit_test_teardown(a_byte_order_mark_and_crlf_are_read, teardown),
-    cmocka_unit_test_teardown(nothing_at_all_is_a_fault, teardown),
-    cmocka_unit_test_teardown(what_is_no_regular_file_is_not_read, teardown),
-    cmocka_unit_test_teardown(a_file_of_ten_megabytes_is_refused_before_it_is_read, teardown),
-    cmocka_unit_test(a_hint_names_the_nearest_or_lists_all),
-    cmocka_unit_test(hostile_names_are_shown_safely),
+      cmocka_unit_test_teardown(values_have_their_place_in_the_file, teardown),
+      cmocka_unit_test_teardown(an_empty_value_is_null_and_an_empty_text_is_not, teardown),
+      cmocka_unit_test_teardown(an_alias_bomb_is_a_fault_at_its_first_alias, teardown),
+      cmocka_unit_test_teardown(depth_ends_with_a_sentence, teardown),
+      cmocka_unit_test_teardown(size_and_count_end_with_a_sentence, teardown),
+      cmocka_unit_test_teardown(a_file_of_faults_shows_two_hundred_and_counts_the_rest, teardown),
+      cmocka_unit_test_teardown(bytes_that_are_no_text_are_named_with_their_place, teardown),
+      cmocka_unit_test_teardown(a_byte_order_mark_and_crlf_are_read, teardown),
+      cmocka_unit_test_teardown(nothing_at_all_is_a_fault, teardown),
+      cmocka_unit_test_teardown(what_is_no_regular_file_is_not_read, teardown),
+      cmocka_unit_test_teardown(a_file_of_ten_megabytes_is_refused_before_it_is_read, teardown),
+      cmocka_unit_test(a_hint_names_the_nearest_or_lists_all),
+      cmocka_unit_test(hostile_names_are_shown_safely),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
