@@ -303,7 +303,7 @@ int ctxp_store_get(struct ctxp_store *store, enum ctxp_db db, struct ctxp_raw ke
 /* copies the first pair at or (after: strictly) behind the key; 1: none */
 static int each_step(
     struct ctxp_store *store, enum ctxp_db db, bool after, struct ctxp_buf *key, struct ctxp_buf *value, struct ctxp_error *err) {
-  MDB_cursor *cursor;
+  MDB_cursor *cursor = NULL;
   int r = 0;
   MDB_txn *txn = read_begin(store, &r);
   if (!txn || (r = mdb_cursor_open(txn, store->dbs[db], &cursor))) return fail(store, r, "read", err);
@@ -359,7 +359,7 @@ static void cursor_end(struct ctxp_store *store, MDB_cursor *cursor) {
 
 int ctxp_store_scan(struct ctxp_store *store, uint64_t from, int (*visit)(void *data, uint64_t number, struct ctxp_raw record), void *data,
     struct ctxp_error *err) {
-  MDB_cursor *cursor;
+  MDB_cursor *cursor = NULL;
   int r = committed_cursor(store, &cursor, err), stop = 0;
   if (r < 0) return r;
   MDB_val k = {sizeof(from), &from}, v;
@@ -375,7 +375,7 @@ int ctxp_store_scan(struct ctxp_store *store, uint64_t from, int (*visit)(void *
 }
 
 int ctxp_store_bounds(struct ctxp_store *store, uint64_t *ret_first, uint64_t *ret_last, struct ctxp_error *err) {
-  MDB_cursor *cursor;
+  MDB_cursor *cursor = NULL;
   MDB_val k, v;
   uint64_t first = 0, last = 0;
   int r = committed_cursor(store, &cursor, err);
@@ -393,7 +393,7 @@ int ctxp_store_bounds(struct ctxp_store *store, uint64_t *ret_first, uint64_t *r
 
 int ctxp_store_trim(struct ctxp_store *store, uint64_t number, unsigned max, uint64_t enough, uint64_t *ret_bytes, uint64_t *ret_count,
     struct ctxp_error *err) {
-  MDB_cursor *cursor;
+  MDB_cursor *cursor = NULL;
   MDB_val k, v;
   uint64_t bytes = 0, count = 0, at;
   int r = ctxp_store_begin(store, err);

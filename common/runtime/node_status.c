@@ -11,10 +11,9 @@
 static uint64_t anonymous_bytes(void) {
   ctxp_auto_fclose FILE *file = fopen("/proc/self/status", "re");
   char line[128];
-  unsigned long long kib = 0;
   while (file && fgets(line, sizeof(line), file))
-    if (sscanf(line, "RssAnon: %llu", &kib) == 1) break;
-  return kib * 1024;
+    if (strncmp(line, "RssAnon:", 8) == 0) return strtoull(line + 8, NULL, 10) * 1024;
+  return 0;
 }
 
 static const char *state_name(const struct ctxp_node *node) {

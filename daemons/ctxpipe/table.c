@@ -53,7 +53,7 @@ static void measure(const struct ctxp_table *table, const struct ctxp_style *sty
   unsigned total = 0, texts = 0;
   for (unsigned c = 0; c < table->column_count; c++)
     widths[c] = table->columns[c].kind == CTXP_COLUMN_BAR ? BAR_COLUMNS : ctxp_term_width(ctxp_str(table->columns[c].title));
-  for (size_t i = 0; i < cell_count(table); i++) {
+  for (size_t i = 0; table->column_count && i < cell_count(table); i++) {
     struct cell cell = cell_at(table, i);
     unsigned width = ctxp_term_width(text_of(table, &cell)), c = (unsigned)(i % table->column_count);
     if (width > widths[c]) widths[c] = width;

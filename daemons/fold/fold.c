@@ -184,7 +184,7 @@ static int on_prompt(struct ctxp_stage *stage, struct ctxp_fold_window *w, const
   struct ctxp_hash128 id = ctxp_hash128(p->callId.ptr, p->callId.len);
   struct ctxp_fold_request q = {.ts_ms = ev->ts_ms, .model = CTXP_FOLD_OPEN};
   struct ctxp_fold_billed_call call;
-  uint32_t request;
+  uint32_t request = 0;
   int known = ctxp_fold_call_get(stage, id, &call), r = known;
   if (known == 0) r = repeat(stage, &call, ev);
   if (known == 1) {

@@ -98,10 +98,10 @@ struct ctxp_message_call *ctxp_amnesia_call(struct ctxp_message *message, struct
 
 int ctxp_amnesia_define(struct ctxp_message *message, enum ctxp_role role, struct ctxp_str call, struct ctxp_list calls) {
   struct ctxp_message_call *made = calls.count ? calloc(calls.count, sizeof(*made)) : NULL;
-  unsigned count = 0;
+  unsigned count = 0, total = calls.count;
   struct ctxp_call one;
-  if (calls.count && !made) return -ENOMEM;
-  while (ctxp_list_next(&calls, &ctxp_shape_call, &one) > 0) {
+  if (total && !made) return -ENOMEM;
+  while (count < total && ctxp_list_next(&calls, &ctxp_shape_call, &one) > 0) {
     const struct ctxp_message_call *old = ctxp_amnesia_call(message, one.id);
     if (old) made[count] = *old;
     made[count].id = ctxp_str_dup(one.id);

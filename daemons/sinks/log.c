@@ -327,7 +327,7 @@ static int log_save(struct ctxp_stage *stage) {
 static int log_reopen(struct ctxp_stage *stage, struct ctxp_error *err) {
   struct state *st = ctxp_stage_state(stage);
   const struct options *options = ctxp_stage_options(stage);
-  struct stat file;
+  struct stat file = {0};
   int r = flush(st), old = st->fd;
   if (r >= 0) r = fdatasync(old) < 0 ? -errno : open_file(st, &file);
   if (r < 0) return ctxp_error_set(err, r, "could not reopen the log '%s': %s", options->path, strerror(-r));

@@ -14,6 +14,7 @@ def sources():
 
 def style(columns):
     text = re.sub(r'^ColumnLimit:.*$', f'ColumnLimit: {columns}', pathlib.Path('.clang-format').read_text(), flags=re.M)
+    text = text.replace('ReflowComments: false', 'ReflowComments: true')  # only of the lines that are too long
     return ' '.join(['{', ', '.join(line for line in text.splitlines() if line and not line.startswith('#')), '}'])
 
 
