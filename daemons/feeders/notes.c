@@ -28,14 +28,16 @@ void ctxp_notes_fault(struct ctxp_notes *notes, const char *format, ...) {
 }
 
 void ctxp_notes_bad_line(struct ctxp_notes *notes, uint64_t number, const char *why) {
-  if (++notes->bad_lines <= BAD_LINES_TOLD) ctxp_notes_fault(notes, "%s:%llu: %s; the line was passed over", notes->file, (unsigned long long)number, why);
+  if (++notes->bad_lines <= BAD_LINES_TOLD)
+    ctxp_notes_fault(notes, "%s:%llu: %s; the line was passed over", notes->file, (unsigned long long)number, why);
   ctxp_notes_passed(notes, CTXP_STR("unreadable line"));
 }
 
 void ctxp_notes_passed(struct ctxp_notes *notes, struct ctxp_str kind) {
   if (kind.len > 100) kind.len = 100;
   uint32_t name = ctxp_texts_add(&notes->kinds, kind.len ? kind : CTXP_STR("without a type"));
-  if (name == CTXP_NO_NAME || ctxp_slots_set(&notes->counts, name, ctxp_slots_get(&notes->counts, name) + 1) < 0) notes->result->passed_over.failed = true;
+  if (name == CTXP_NO_NAME || ctxp_slots_set(&notes->counts, name, ctxp_slots_get(&notes->counts, name) + 1) < 0)
+    notes->result->passed_over.failed = true;
 }
 
 void ctxp_notes_file_end(struct ctxp_notes *notes) {
