@@ -396,6 +396,23 @@ int claude_emit(struct ctxp_transcript *t, struct ctxp_feed *feed, struct ctxp_e
   return r;
 }
 
+void claude_close(struct ctxp_transcript *t) {
+  struct claude *c = t->state;
+  if (!c) return;
+  for (uint32_t i = 0; i < c->call_count; i++) ctxp_buf_deinit(&c->calls[i].input);
+  ctxp_texts_deinit(&c->names);
+  free(c->lines);
+  free(c->messages);
+  free(c->calls);
+  free(c->responses);
+  free(c->blocks);
+  struct ctxp_slots *slots[] = {&c->line_of, &c->response_of, &c->call_of, &c->result_of, &c->last_of, &c->spawned_by};
+  for (size_t i = 0; i < sizeof(slots) / sizeof(slots[0]); i++) ctxp_slots_deinit(slots[i]);
+  ctxp_buf_deinit(&c->scratch);
+  free(c);
+  t->state = NULL;
+}
+
 /* lines that only Claude Code writes: a session's id in this spelling, beside a type */
 static bool detect(struct ctxp_json *json) {
   static const struct ctxp_str keys[] = {{"type", 4}, {"sessionId", 9}, {"message", 7}, {"leafUuid", 8}, {"messageId", 9}, {"uuid", 4}};

@@ -497,20 +497,3 @@ int claude_index(struct ctxp_transcript *t, struct ctxp_error *err) {
   }
   return r < 0 ? r : finish(&reader);
 }
-
-void claude_close(struct ctxp_transcript *t) {
-  struct claude *c = t->state;
-  if (!c) return;
-  for (uint32_t i = 0; i < c->call_count; i++) ctxp_buf_deinit(&c->calls[i].input);
-  ctxp_texts_deinit(&c->names);
-  free(c->lines);
-  free(c->messages);
-  free(c->calls);
-  free(c->responses);
-  free(c->blocks);
-  struct ctxp_slots *slots[] = {&c->line_of, &c->response_of, &c->call_of, &c->result_of, &c->last_of, &c->spawned_by};
-  for (size_t i = 0; i < sizeof(slots) / sizeof(slots[0]); i++) ctxp_slots_deinit(slots[i]);
-  ctxp_buf_deinit(&c->scratch);
-  free(c);
-  t->state = NULL;
-}
