@@ -25,8 +25,10 @@ static int pack_string(struct ctxp_json *json, uint32_t value, struct ctxp_buf *
   for (size_t i = 0; (i = ctxp_str_find(escaped, CTXP_STR("\\"), i)) != SIZE_MAX; i += 2) {
     bool known = i + 1 < escaped.len && memchr("\"\\/bfnrtu", escaped.ptr[i + 1], 9);
     if (known && escaped.ptr[i + 1] == 'u')
-      for (size_t d = i + 2; d < i + 6; d++) known = known && d < escaped.len && strchr("0123456789abcdefABCDEF", escaped.ptr[d]) && escaped.ptr[d];
-    if (!known) return ctxp_error_set(err, -EBADMSG, "not JSON at byte %zu: no such escape", (size_t)(escaped.ptr - json->text.ptr) + i + 1);
+      for (size_t d = i + 2; d < i + 6; d++)
+        known = known && d < escaped.len && strchr("0123456789abcdefABCDEF", escaped.ptr[d]) && escaped.ptr[d];
+    if (!known)
+      return ctxp_error_set(err, -EBADMSG, "not JSON at byte %zu: no such escape", (size_t)(escaped.ptr - json->text.ptr) + i + 1);
   }
   ctxp_pack_str(out, text);
   return 0;
@@ -39,7 +41,8 @@ static int pack_value(struct ctxp_json *json, uint32_t value, unsigned depth, st
   if ((type == CTXP_JSON_OBJECT || type == CTXP_JSON_ARRAY) && depth == CTXP_DEPTH_MAX)
     return ctxp_error_set(err, -EBADMSG, "the JSON value has more than %d levels", CTXP_DEPTH_MAX);
   switch (type) {
-  case CTXP_JSON_ABSENT: case CTXP_JSON_NULL: ctxp_pack_nil(out); return 0;
+  case CTXP_JSON_ABSENT:
+  case CTXP_JSON_NULL: ctxp_pack_nil(out); return 0;
   case CTXP_JSON_BOOL: ctxp_pack_bool(out, ctxp_json_bool(json, value, false)); return 0;
   case CTXP_JSON_NUMBER: return pack_number(json, value, out, err);
   case CTXP_JSON_STRING: return pack_string(json, value, out, err);
@@ -71,7 +74,8 @@ int ctxp_json_to_raw(struct ctxp_str text, struct ctxp_buf *out, struct ctxp_err
 }
 
 /* ---- events ---- */
-static int pack_record(struct ctxp_json *json, uint32_t object, const struct ctxp_shape *shape, unsigned depth, struct ctxp_buf *out, struct ctxp_error *err);
+static int pack_record(
+    struct ctxp_json *json, uint32_t object, const struct ctxp_shape *shape, unsigned depth, struct ctxp_buf *out, struct ctxp_error *err);
 
 /* the field that this key of the JSON form names; money has its name without "Nano" there */
 static const struct ctxp_field *field_of(const struct ctxp_shape *shape, struct ctxp_str key) {
@@ -82,11 +86,14 @@ static const struct ctxp_field *field_of(const struct ctxp_shape *shape, struct 
   return NULL;
 }
 
-static int pack_money(struct ctxp_json *json, uint32_t value, const struct ctxp_field *field, struct ctxp_buf *out, struct ctxp_error *err) {
+static int pack_money(
+    struct ctxp_json *json, uint32_t value, const struct ctxp_field *field, struct ctxp_buf *out, struct ctxp_error *err) {
   int64_t nano;
   if (ctxp_json_type(json, value) != CTXP_JSON_NUMBER) return pack_value(json, value, 0, out, err);
   int r = ctxp_nano_read(ctxp_json_source(json, value), &nano);
-  if (r < 0) return ctxp_error_set(err, -EBADMSG, "`%.*s` at byte %u is no amount of dollars below 9 billion", field->name_len - 4, field->name, json->at[value] + 1);
+  if (r < 0)
+    return ctxp_error_set(
+        err, -EBADMSG, "`%.*s` at byte %u is no amount of dollars below 9 billion", field->name_len - 4, field->name, json->at[value] + 1);
   ctxp_pack_i64(out, nano);
   return 0;
 }
@@ -101,23 +108,27 @@ static int pack_time(struct ctxp_json *json, uint32_t value, const char *name, s
   return 0;
 }
 
-static int pack_list(struct ctxp_json *json, uint32_t array, const struct ctxp_shape *shape, unsigned depth, struct ctxp_buf *out, struct ctxp_error *err) {
+static int pack_list(
+    struct ctxp_json *json, uint32_t array, const struct ctxp_shape *shape, unsigned depth, struct ctxp_buf *out, struct ctxp_error *err) {
   int r = 0;
   ctxp_pack_array(out, ctxp_json_size(json, array));
   for (uint32_t it = array; r == 0 && ctxp_json_each(json, array, &it);) r = pack_record(json, it, shape, depth + 1, out, err);
   return r;
 }
 
-static int pack_field(struct ctxp_json *json, uint32_t value, const struct ctxp_field *field, unsigned depth, struct ctxp_buf *out, struct ctxp_error *err) {
+static int pack_field(
+    struct ctxp_json *json, uint32_t value, const struct ctxp_field *field, unsigned depth, struct ctxp_buf *out, struct ctxp_error *err) {
   if (field->type == CTXP_TYPE_NANO) return pack_money(json, value, field, out, err);
   if (field->type == CTXP_TYPE_TIME) return pack_time(json, value, field->name, out, err);
   if (field->type == CTXP_TYPE_REC) return pack_record(json, value, field->shape, depth, out, err);
-  if (field->type == CTXP_TYPE_LIST && ctxp_json_type(json, value) == CTXP_JSON_ARRAY) return pack_list(json, value, field->shape, depth, out, err);
+  if (field->type == CTXP_TYPE_LIST && ctxp_json_type(json, value) == CTXP_JSON_ARRAY)
+    return pack_list(json, value, field->shape, depth, out, err);
   return pack_value(json, value, depth, out, err);
 }
 
 /* a value of the wrong type goes through as it is: the event decoder names it */
-static int pack_record(struct ctxp_json *json, uint32_t object, const struct ctxp_shape *shape, unsigned depth, struct ctxp_buf *out, struct ctxp_error *err) {
+static int pack_record(
+    struct ctxp_json *json, uint32_t object, const struct ctxp_shape *shape, unsigned depth, struct ctxp_buf *out, struct ctxp_error *err) {
   if (ctxp_json_type(json, object) != CTXP_JSON_OBJECT) return pack_value(json, object, depth, out, err);
   struct ctxp_str key;
   int r = 0;

@@ -34,7 +34,8 @@ extern "C" struct ctxp_json_index *ctxp_json_index_free(struct ctxp_json_index *
   return nullptr;
 }
 
-extern "C" enum ctxp_json_indexed ctxp_json_index_text(struct ctxp_json_index *index, struct ctxp_str text, const uint32_t **ret_at, uint32_t *ret_count) {
+extern "C" enum ctxp_json_indexed ctxp_json_index_text(
+    struct ctxp_json_index *index, struct ctxp_str text, const uint32_t **ret_at, uint32_t *ret_count) {
   if (!grow(index, text.len)) return CTXP_JSON_NO_MEMORY;
   auto *bytes = reinterpret_cast<const uint8_t *>(text.ptr);
   switch (index->stage->stage1(bytes, text.len, simdjson::stage1_mode::regular)) {

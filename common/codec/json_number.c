@@ -47,7 +47,8 @@ static struct parts take_apart(struct ctxp_str text) {
 
 static bool add_digits(uint64_t *value, struct ctxp_str run) {
   for (size_t i = 0; i < run.len; i++)
-    if (__builtin_mul_overflow(*value, UINT64_C(10), value) || __builtin_add_overflow(*value, (uint64_t)(run.ptr[i] - '0'), value)) return false;
+    if (__builtin_mul_overflow(*value, UINT64_C(10), value) || __builtin_add_overflow(*value, (uint64_t)(run.ptr[i] - '0'), value))
+      return false;
   return true;
 }
 
@@ -70,7 +71,8 @@ struct ctxp_number ctxp_number_read(struct ctxp_str text) {
 }
 
 static char digit_at(const struct parts *p, size_t i) {
-  return i < p->whole.len ? p->whole.ptr[i] : i - p->whole.len < p->fraction.len ? p->fraction.ptr[i - p->whole.len] : '0';
+  return i < p->whole.len ? p->whole.ptr[i] : i - p->whole.len < p->fraction.len ? p->fraction.ptr[i - p->whole.len] :
+                                                                                   '0';
 }
 
 int ctxp_nano_read(struct ctxp_str text, int64_t *ret_nano) {
@@ -81,7 +83,8 @@ int ctxp_nano_read(struct ctxp_str text, int64_t *ret_nano) {
   uint64_t nano = 0;
   for (size_t i = 0; (long)i < kept; i++) {
     if (i >= all && nano == 0) break;
-    if (__builtin_mul_overflow(nano, UINT64_C(10), &nano) || __builtin_add_overflow(nano, (uint64_t)(digit_at(&p, i) - '0'), &nano)) return -ERANGE;
+    if (__builtin_mul_overflow(nano, UINT64_C(10), &nano) || __builtin_add_overflow(nano, (uint64_t)(digit_at(&p, i) - '0'), &nano))
+      return -ERANGE;
   }
   if (kept >= 0 && (size_t)kept < all && digit_at(&p, (size_t)kept) >= '5') nano++;
   if (nano > INT64_MAX) return -ERANGE;

@@ -141,7 +141,9 @@ int ctxp_json_load(struct ctxp_json *json, struct ctxp_str text, struct ctxp_err
 }
 
 /* ---- walking ---- */
-static bool opens(const struct ctxp_json *json, uint32_t value, char bracket) { return value < json->count && byte_at(json, value) == bracket; }
+static bool opens(const struct ctxp_json *json, uint32_t value, char bracket) {
+  return value < json->count && byte_at(json, value) == bracket;
+}
 
 static uint32_t token_after(const struct ctxp_json *json, uint32_t value) {
   char c = byte_at(json, value);
@@ -155,7 +157,8 @@ enum ctxp_json_type ctxp_json_type(const struct ctxp_json *json, uint32_t value)
   case '{': return CTXP_JSON_OBJECT;
   case '[': return CTXP_JSON_ARRAY;
   case 'n': return CTXP_JSON_NULL;
-  case 't': case 'f': return CTXP_JSON_BOOL;
+  case 't':
+  case 'f': return CTXP_JSON_BOOL;
   default: return CTXP_JSON_NUMBER;
   }
 }
@@ -163,7 +166,9 @@ enum ctxp_json_type ctxp_json_type(const struct ctxp_json *json, uint32_t value)
 struct ctxp_str ctxp_json_source(const struct ctxp_json *json, uint32_t value) {
   if (value >= json->count) return (struct ctxp_str){0};
   uint32_t from = json->at[value], end = json->at[token_after(json, value)];
-  while (json->text.ptr[end - 1] == ' ' || json->text.ptr[end - 1] == '\n' || json->text.ptr[end - 1] == '\t' || json->text.ptr[end - 1] == '\r') end--;
+  while (json->text.ptr[end - 1] == ' ' || json->text.ptr[end - 1] == '\n' || json->text.ptr[end - 1] == '\t' ||
+      json->text.ptr[end - 1] == '\r')
+    end--;
   return (struct ctxp_str){json->text.ptr + from, end - from};
 }
 
@@ -196,7 +201,8 @@ void ctxp_json_pick(struct ctxp_json *json, uint32_t object, const struct ctxp_s
   for (uint32_t key = object; next_key(json, object, &key);) {
     struct ctxp_str text = key_text(json, key);
     for (unsigned k = 0; k < count; k++) {
-      if (keys[k].len != text.len || (text.len && (keys[k].ptr[0] != text.ptr[0] || memcmp(keys[k].ptr, text.ptr, text.len) != 0))) continue;
+      if (keys[k].len != text.len || (text.len && (keys[k].ptr[0] != text.ptr[0] || memcmp(keys[k].ptr, text.ptr, text.len) != 0)))
+        continue;
       ret_values[k] = key + 2;
       break;
     }
@@ -239,7 +245,9 @@ static int hex4(const char *p) {
   int value = 0;
   for (int i = 0; i < 4; i++) {
     char c = p[i];
-    int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+    int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 :
+        c >= 'A' && c <= 'F'                                          ? c - 'A' + 10 :
+                                                                        -1;
     if (digit < 0) return -1;
     value = value << 4 | digit;
   }
@@ -260,7 +268,8 @@ static char *put_utf8(char *out, uint32_t c) {
 
 /* One escape, in[0] being its backslash: its code point and its length; a lone surrogate as its number. 0: malformed. */
 static unsigned read_escape(const char *in, size_t len, uint32_t *ret) {
-  static const char plain[256] = {['"'] = '"', ['\\'] = '\\', ['/'] = '/', ['b'] = '\b', ['f'] = '\f', ['n'] = '\n', ['r'] = '\r', ['t'] = '\t'};
+  static const char plain[256] = {
+      ['"'] = '"', ['\\'] = '\\', ['/'] = '/', ['b'] = '\b', ['f'] = '\f', ['n'] = '\n', ['r'] = '\r', ['t'] = '\t'};
   if (len < 2) return 0;
   if (in[1] != 'u') return (*ret = (unsigned char)plain[(unsigned char)in[1]]) ? 2 : 0;
   int high = len < 6 ? -1 : hex4(in + 2);

@@ -11,7 +11,11 @@ static unsigned stringified(uint32_t c) {
   return c >= 0x10000 ? 2 : 1;
 }
 
-static int hex_digit(char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : 0; }
+static int hex_digit(char c) {
+  return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 :
+      c >= 'A' && c <= 'F'                                     ? c - 'A' + 10 :
+                                                                 0;
+}
 
 static uint32_t escaped_unit(const char *p) {
   return (uint32_t)(hex_digit(p[2]) << 12 | hex_digit(p[3]) << 8 | hex_digit(p[4]) << 4 | hex_digit(p[5]));
@@ -23,7 +27,8 @@ static size_t string_units(struct ctxp_str in) {
   for (const char *p = in.ptr; p < end && (p = memchr(p, '\\', (size_t)(end - p)));) {
     if (end - p >= 6 && p[1] == 'u') {
       uint32_t c = escaped_unit(p);
-      bool pair = c >= 0xd800 && c <= 0xdbff && end - p >= 12 && p[6] == '\\' && p[7] == 'u' && escaped_unit(p + 6) >= 0xdc00 && escaped_unit(p + 6) <= 0xdfff;
+      bool pair = c >= 0xd800 && c <= 0xdbff && end - p >= 12 && p[6] == '\\' && p[7] == 'u' && escaped_unit(p + 6) >= 0xdc00 &&
+          escaped_unit(p + 6) <= 0xdfff;
       units -= pair ? 12 - 2 : 6 - stringified(c);
       p += pair ? 12 : 6;
     } else {
@@ -39,12 +44,14 @@ static size_t number_units(struct ctxp_str text) {
   ctxp_auto_buf out = {0};
   const uint64_t exact = UINT64_C(9007199254740992);
   if (n.type == CTXP_NUMBER_BAD) return text.len;
-  if (text.len < 16 && n.type != CTXP_NUMBER_F64 && !memchr(text.ptr, '.', text.len) && !memchr(text.ptr, 'e', text.len) && !memchr(text.ptr, 'E', text.len))
+  if (text.len < 16 && n.type != CTXP_NUMBER_F64 && !memchr(text.ptr, '.', text.len) && !memchr(text.ptr, 'e', text.len) &&
+      !memchr(text.ptr, 'E', text.len))
     return n.type == CTXP_NUMBER_U64 && n.u == 0 ? 1 : text.len;
   if (n.type == CTXP_NUMBER_U64 && n.u <= exact)
     ctxp_buf_printf(&out, "%llu", (unsigned long long)n.u);
   else
-    ctxp_json_f64(&out, n.type == CTXP_NUMBER_U64 ? (double)n.u : n.type == CTXP_NUMBER_I64 ? (double)n.i : n.f);
+    ctxp_json_f64(&out, n.type == CTXP_NUMBER_U64 ? (double)n.u : n.type == CTXP_NUMBER_I64 ? (double)n.i :
+                                                                                              n.f);
   return out.len;
 }
 
@@ -69,7 +76,8 @@ static size_t object_units(struct ctxp_json *json, uint32_t object) {
   unsigned kept = 0;
   for (uint32_t i = 0; i < n; i++) {
     if (i + 1 < n && ctxp_str_eq(members[i].key, members[i + 1].key)) continue;
-    units += (kept++ ? 1 : 0) + string_units(ctxp_json_escaped(json, members[i].value - 2)) + 1 + ctxp_json_compact_units(json, members[i].value);
+    units += (kept++ ? 1 : 0) + string_units(ctxp_json_escaped(json, members[i].value - 2)) + 1 +
+        ctxp_json_compact_units(json, members[i].value);
   }
   return units;
 }

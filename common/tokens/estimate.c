@@ -40,7 +40,8 @@ static size_t system_units(struct ctxp_json *json, uint32_t message) {
 }
 
 uint64_t ctxp_estimate_message(struct ctxp_json *json, uint32_t message) {
-  static const struct ctxp_str keys[] = {{"role", 4}, {"content", 7}, {"text", 4}, {"blocks", 6}, {"command", 7}, {"output", 6}, {"summary", 7}};
+  static const struct ctxp_str keys[] = {
+      {"role", 4}, {"content", 7}, {"text", 4}, {"blocks", 6}, {"command", 7}, {"output", 6}, {"summary", 7}};
   uint32_t at[7];
   ctxp_json_pick(json, message, keys, 7, at);
   struct ctxp_str role = ctxp_json_text(json, at[0]);

@@ -6,7 +6,9 @@
 #include "feeders/content.h"
 #include "feeders/threads.h"
 
-enum { SLOT_COMPACTION = CTXP_SLOT_PROMPT, SLOT_MESSAGES = CTXP_SLOT_OWN, SLOTS_PER_MESSAGE = 2 };
+enum { SLOT_COMPACTION = CTXP_SLOT_PROMPT,
+  SLOT_MESSAGES = CTXP_SLOT_OWN,
+  SLOTS_PER_MESSAGE = 2 };
 
 struct emitter {
   struct ctxp_transcript *t;
@@ -17,7 +19,7 @@ struct emitter {
   uint32_t *path, *tail;
   uint32_t path_count, path_cap, tail_count, tail_cap;
   struct ctxp_buf list, more, text;
-  uint32_t here;               /* the line whose bytes `bytes` are */
+  uint32_t here; /* the line whose bytes `bytes` are */
   struct ctxp_str bytes;
   bool have_bytes, shrunk;
 };
@@ -81,7 +83,8 @@ static int keep_inputs(struct emitter *e, uint32_t number) {
 static bool exit_code(struct ctxp_str text, int64_t *ret) {
   if (!ctxp_str_starts(text, "Exit code ")) return false;
   size_t at = sizeof("Exit code ") - 1, from = at;
-  for (*ret = 0; at < text.len && at < from + 5 && text.ptr[at] >= '0' && text.ptr[at] <= '9'; at++) *ret = *ret * 10 + (text.ptr[at] - '0');
+  for (*ret = 0; at < text.len && at < from + 5 && text.ptr[at] >= '0' && text.ptr[at] <= '9'; at++)
+    *ret = *ret * 10 + (text.ptr[at] - '0');
   return at > from && (at == text.len || text.ptr[at] == '\n');
 }
 
@@ -222,7 +225,8 @@ static int add_message(struct emitter *e, const struct ctxp_window *window, uint
 }
 
 /* a response with all its lines, and every result of its calls, on whatever branch it hangs */
-static int add_response(struct emitter *e, const struct ctxp_window *window, uint32_t from, uint32_t call, const struct claude_response *response) {
+static int add_response(
+    struct emitter *e, const struct ctxp_window *window, uint32_t from, uint32_t call, const struct claude_response *response) {
   struct claude *c = e->c;
   if (response->synthetic) return 0;
   int r = add_message(e, window, from, call, response->message);
@@ -260,7 +264,8 @@ static void set_usage(struct ctxp_prompt *prompt, const struct claude_response *
   ctxp_set(prompt, prompt, usage, usage);
 }
 
-static int send_prompt(struct emitter *e, struct ctxp_thread *thread, uint64_t base, const struct claude_response *response, uint32_t keep) {
+static int send_prompt(
+    struct emitter *e, struct ctxp_thread *thread, uint64_t base, const struct claude_response *response, uint32_t keep) {
   struct claude *c = e->c;
   struct ctxp_event ev = {.kind = CTXP_KIND_prompt};
   struct ctxp_prompt *prompt = &ev.prompt;
@@ -303,7 +308,7 @@ static int emit_assistant(struct emitter *e, struct ctxp_thread *thread, uint32_
     thread->in_turn = true;
     if (r == 0) r = send_prompt(e, thread, base, response, keep);
   } else if (c->lines[response->first].offset + 1 + CTXP_SLOT_PROMPT <= e->feed->position && line->sum == response->sum &&
-             c->lines[response->first].sum < line->sum) {
+      c->lines[response->first].sum < line->sum) {
     /* the file has grown since its first line was sent: now more is known of its usage */
     r = send_prompt(e, thread, base, response, thread->window.count);
   }
@@ -391,6 +396,23 @@ int claude_emit(struct ctxp_transcript *t, struct ctxp_feed *feed, struct ctxp_e
   return r;
 }
 
+void claude_close(struct ctxp_transcript *t) {
+  struct claude *c = t->state;
+  if (!c) return;
+  for (uint32_t i = 0; i < c->call_count; i++) ctxp_buf_deinit(&c->calls[i].input);
+  ctxp_texts_deinit(&c->names);
+  free(c->lines);
+  free(c->messages);
+  free(c->calls);
+  free(c->responses);
+  free(c->blocks);
+  struct ctxp_slots *slots[] = {&c->line_of, &c->response_of, &c->call_of, &c->result_of, &c->last_of, &c->spawned_by};
+  for (size_t i = 0; i < sizeof(slots) / sizeof(slots[0]); i++) ctxp_slots_deinit(slots[i]);
+  ctxp_buf_deinit(&c->scratch);
+  free(c);
+  t->state = NULL;
+}
+
 /* lines that only Claude Code writes: a session's id in this spelling, beside a type */
 static bool detect(struct ctxp_json *json) {
   static const struct ctxp_str keys[] = {{"type", 4}, {"sessionId", 9}, {"message", 7}, {"leafUuid", 8}, {"messageId", 9}, {"uuid", 4}};
@@ -403,4 +425,5 @@ static bool detect(struct ctxp_json *json) {
   return at[2] != CTXP_JSON_NONE && at[5] != CTXP_JSON_NONE;
 }
 
-const struct ctxp_format ctxp_format_claude_code = {.name = "claude-code", .detect = detect, .index = claude_index, .emit = claude_emit, .close = claude_close};
+const struct ctxp_format ctxp_format_claude_code = {
+    .name = "claude-code", .detect = detect, .index = claude_index, .emit = claude_emit, .close = claude_close};

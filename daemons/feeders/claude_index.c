@@ -7,12 +7,32 @@
 #include "feeders/content.h"
 #include "tokens/estimate.h"
 
-enum { K_TYPE, K_UUID, K_PARENT, K_SIDE, K_AGENT, K_SESSION, K_TIME, K_MESSAGE, K_REQUEST, K_META, K_SUMMARY, K_SOURCE, K_API_ERROR, K_ATTACHMENT, K_SUBTYPE,
-       K_COMPACT, K_CWD, K_BRANCH, K_RESULT, KEYS };
-static const struct ctxp_str line_keys[KEYS] = {
-    {"type", 4}, {"uuid", 4}, {"parentUuid", 10}, {"isSidechain", 11}, {"agentId", 7}, {"sessionId", 9}, {"timestamp", 9}, {"message", 7}, {"requestId", 9},
-    {"isMeta", 6}, {"isCompactSummary", 16}, {"sourceToolUseID", 15}, {"isApiErrorMessage", 17}, {"attachment", 10}, {"subtype", 7}, {"compactMetadata", 15},
-    {"cwd", 3}, {"gitBranch", 9}, {"toolUseResult", 13}};
+enum {
+  K_TYPE,
+  K_UUID,
+  K_PARENT,
+  K_SIDE,
+  K_AGENT,
+  K_SESSION,
+  K_TIME,
+  K_MESSAGE,
+  K_REQUEST,
+  K_META,
+  K_SUMMARY,
+  K_SOURCE,
+  K_API_ERROR,
+  K_ATTACHMENT,
+  K_SUBTYPE,
+  K_COMPACT,
+  K_CWD,
+  K_BRANCH,
+  K_RESULT,
+  KEYS
+};
+static const struct ctxp_str line_keys[KEYS] = {{"type", 4}, {"uuid", 4}, {"parentUuid", 10}, {"isSidechain", 11}, {"agentId", 7},
+    {"sessionId", 9}, {"timestamp", 9}, {"message", 7}, {"requestId", 9}, {"isMeta", 6}, {"isCompactSummary", 16}, {"sourceToolUseID", 15},
+    {"isApiErrorMessage", 17}, {"attachment", 10}, {"subtype", 7}, {"compactMetadata", 15}, {"cwd", 3}, {"gitBranch", 9},
+    {"toolUseResult", 13}};
 
 struct reader {
   struct ctxp_transcript *t;
@@ -20,8 +40,8 @@ struct reader {
   struct ctxp_json *json;
   struct claude_line *line; /* the one being read; lines do not move before it is done */
   uint32_t at[KEYS];
-  uint32_t number;          /* of the line in the index */
-  bool failed;              /* out of memory */
+  uint32_t number; /* of the line in the index */
+  bool failed; /* out of memory */
 };
 
 static struct ctxp_str text_of(struct reader *r, uint32_t key) { return ctxp_json_text(r->json, r->at[key]); }
@@ -191,19 +211,23 @@ static void read_attachment(struct reader *r) {
   if (m->band == CTXP_BAND_memory) m->label = name_of(r, ctxp_json_text(json, ctxp_json_get(json, r->at[K_ATTACHMENT], "path")));
   m->listing = ctxp_str_is(type, "skill_listing");
   if (m->listing) span(r, ctxp_json_get(json, r->at[K_ATTACHMENT], "content"), &m->text_at, &m->text_len);
-  m->person = m->band == CTXP_BAND_user_prompt && !r->line->sidechain && ctxp_json_is(json, ctxp_json_get(json, r->at[K_ATTACHMENT], "commandMode"), "prompt");
+  m->person = m->band == CTXP_BAND_user_prompt && !r->line->sidechain &&
+      ctxp_json_is(json, ctxp_json_get(json, r->at[K_ATTACHMENT], "commandMode"), "prompt");
 }
 
 /* ---- assistants' lines ---- */
 static uint64_t read_usage(struct ctxp_json *json, uint32_t usage, struct claude_usage *ret) {
-  static const struct ctxp_str keys[] = {{"input_tokens", 12}, {"cache_creation_input_tokens", 27}, {"cache_read_input_tokens", 23}, {"cache_creation", 14}, {"output_tokens", 13}};
+  static const struct ctxp_str keys[] = {{"input_tokens", 12}, {"cache_creation_input_tokens", 27}, {"cache_read_input_tokens", 23},
+      {"cache_creation", 14}, {"output_tokens", 13}};
   static const struct ctxp_str parts[] = {{"ephemeral_5m_input_tokens", 25}, {"ephemeral_1h_input_tokens", 25}};
   uint32_t at[5], part[2];
   ctxp_json_pick(json, usage, keys, 5, at);
   ctxp_json_pick(json, at[3], parts, 2, part);
-  uint64_t hour = ctxp_json_u64(json, part[1], 0), five = ctxp_json_u64(json, part[0], 0), written = ctxp_json_u64(json, at[1], five + hour);
+  uint64_t hour = ctxp_json_u64(json, part[1], 0), five = ctxp_json_u64(json, part[0], 0),
+           written = ctxp_json_u64(json, at[1], five + hour);
   if (hour > written) hour = written;
-  *ret = (struct claude_usage){ctxp_json_u64(json, at[0], 0), ctxp_json_u64(json, at[2], 0), written - hour, hour, ctxp_json_u64(json, at[4], 0)};
+  *ret = (struct claude_usage){
+      ctxp_json_u64(json, at[0], 0), ctxp_json_u64(json, at[2], 0), written - hour, hour, ctxp_json_u64(json, at[4], 0)};
   return ret->input + ret->cache_read + written + ret->output;
 }
 
@@ -259,8 +283,11 @@ static void add_call(struct reader *r, struct claude_response *response, uint32_
     return;
   }
   struct claude_call *call = &c->calls[c->call_count++];
-  *call = (struct claude_call){.id = id, .name = name_of(r, ctxp_json_text(json, at[1])), .path = name_of(r, ctxp_json_text(json, ctxp_content_path(json, at[2]))),
-                               .tokens = tokens, .next_in_line = r->line->calls};
+  *call = (struct claude_call){.id = id,
+      .name = name_of(r, ctxp_json_text(json, at[1])),
+      .path = name_of(r, ctxp_json_text(json, ctxp_content_path(json, at[2]))),
+      .tokens = tokens,
+      .next_in_line = r->line->calls};
   call->content_tokens = (uint32_t)ctxp_chars4(ctxp_json_units(json, ctxp_json_get(json, at[2], "content")));
   span(r, at[2], &call->input_at, &call->input_len);
   r->line->calls = c->call_count;
@@ -355,7 +382,8 @@ static void pass_over(struct reader *r, struct ctxp_str type) {
 
 static bool is_message(struct reader *r, struct ctxp_str type) {
   if (ctxp_json_type(r->json, r->at[K_MESSAGE]) == CTXP_JSON_OBJECT) {
-    if (ctxp_str_is(type, "assistant")) return r->line->uuid || ctxp_json_type(r->json, ctxp_json_get(r->json, r->at[K_MESSAGE], "usage")) == CTXP_JSON_OBJECT;
+    if (ctxp_str_is(type, "assistant"))
+      return r->line->uuid || ctxp_json_type(r->json, ctxp_json_get(r->json, r->at[K_MESSAGE], "usage")) == CTXP_JSON_OBJECT;
     if (ctxp_str_is(type, "user")) return r->line->uuid;
   }
   return r->line->uuid && ctxp_str_is(type, "attachment") && ctxp_json_type(r->json, r->at[K_ATTACHMENT]) == CTXP_JSON_OBJECT;
@@ -468,21 +496,4 @@ int claude_index(struct ctxp_transcript *t, struct ctxp_error *err) {
     if (r < 0) return r;
   }
   return r < 0 ? r : finish(&reader);
-}
-
-void claude_close(struct ctxp_transcript *t) {
-  struct claude *c = t->state;
-  if (!c) return;
-  for (uint32_t i = 0; i < c->call_count; i++) ctxp_buf_deinit(&c->calls[i].input);
-  ctxp_texts_deinit(&c->names);
-  free(c->lines);
-  free(c->messages);
-  free(c->calls);
-  free(c->responses);
-  free(c->blocks);
-  struct ctxp_slots *slots[] = {&c->line_of, &c->response_of, &c->call_of, &c->result_of, &c->last_of, &c->spawned_by};
-  for (size_t i = 0; i < sizeof(slots) / sizeof(slots[0]); i++) ctxp_slots_deinit(slots[i]);
-  ctxp_buf_deinit(&c->scratch);
-  free(c);
-  t->state = NULL;
 }

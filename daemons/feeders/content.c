@@ -56,9 +56,18 @@ int ctxp_content_text(struct ctxp_json *scratch, struct ctxp_str source, struct 
 }
 
 static const struct { struct ctxp_str from, to; } arguments[] = {
-    {{"command", 7}, {"command", 7}}, {{"file_path", 9}, {"path", 4}}, {{"path", 4}, {"path", 4}}, {{"notebook_path", 13}, {"path", 4}},
-    {{"content", 7}, {"content", 7}}, {{"pattern", 7}, {"pattern", 7}}, {{"query", 5}, {"query", 5}}, {{"url", 3}, {"url", 3}},
-    {{"offset", 6}, {"offset", 6}}, {{"limit", 5}, {"limit", 5}}, {{"glob", 4}, {"glob", 4}}, {{"skill", 5}, {"skill", 5}},
+    {{"command", 7}, {"command", 7}},
+    {{"file_path", 9}, {"path", 4}},
+    {{"path", 4}, {"path", 4}},
+    {{"notebook_path", 13}, {"path", 4}},
+    {{"content", 7}, {"content", 7}},
+    {{"pattern", 7}, {"pattern", 7}},
+    {{"query", 5}, {"query", 5}},
+    {{"url", 3}, {"url", 3}},
+    {{"offset", 6}, {"offset", 6}},
+    {{"limit", 5}, {"limit", 5}},
+    {{"glob", 4}, {"glob", 4}},
+    {{"skill", 5}, {"skill", 5}},
 };
 #define ARGUMENTS (sizeof(arguments) / sizeof(arguments[0]))
 

@@ -7,8 +7,8 @@
 
 #define OPEN_CLIENTS 8
 #define BATCH_BYTES ((size_t)256 << 10)
-#define WAIT_MS 200       /* between looks at `stop` */
-#define SILENCE_MS 60000  /* without any acknowledgement: the collector does not take it */
+#define WAIT_MS 200 /* between looks at `stop` */
+#define SILENCE_MS 60000 /* without any acknowledgement: the collector does not take it */
 
 struct uplink {
   const struct ctxp_import_options *options;
@@ -47,7 +47,13 @@ static int flush(struct uplink *up, struct ctxp_client *client, struct ctxp_erro
 
 static int open_key(void *data, const char *key, const char *product, const char *agent, uint64_t *ret_position, struct ctxp_error *err) {
   struct uplink *up = data;
-  struct ctxp_client_options options = {.endpoint = up->options->endpoint, .key = key, .agent = agent, .product = product, .batch_bytes = BATCH_BYTES, .refused = refused, .data = up};
+  struct ctxp_client_options options = {.endpoint = up->options->endpoint,
+      .key = key,
+      .agent = agent,
+      .product = product,
+      .batch_bytes = BATCH_BYTES,
+      .refused = refused,
+      .data = up};
   int r;
   up->at = (up->at + 1) % OPEN_CLIENTS;
   struct ctxp_client **client = &up->clients[up->at];

@@ -11,23 +11,24 @@ struct ctxp_import_progress {
   uint64_t files_done, files_total, bytes_done, bytes_total, events;
 };
 struct ctxp_import_options { /* borrowed for the call */
-  const char *endpoint;           /* of the collector's ingest */
-  const char *const *paths;       /* files and folders */
+  const char *endpoint; /* of the collector's ingest */
+  const char *const *paths; /* files and folders */
   unsigned path_count;
-  const char *agent;              /* NULL: the product's name */
-  const char *format;             /* NULL: by content; else a format's name */
+  const char *agent; /* NULL: the product's name */
+  const char *format; /* NULL: by content; else a format's name */
   void (*progress)(void *data, const struct ctxp_import_progress *progress); /* about ten times a second and at the end; may be NULL */
   void *data;
-  volatile const int *stop;       /* set by a signal handler: end early with -EINTR; may be NULL */
+  volatile const int *stop; /* set by a signal handler: end early with -EINTR; may be NULL */
 };
 struct ctxp_import_result {
   uint64_t files, sessions, events, refused, lines;
-  struct ctxp_buf passed_over;    /* MessagePack array of {file, kind, count} */
-  struct ctxp_buf faults;         /* sentences, one a line: files that could not be read, in whole or in part */
+  struct ctxp_buf passed_over; /* MessagePack array of {file, kind, count} */
+  struct ctxp_buf faults; /* sentences, one a line: files that could not be read, in whole or in part */
   unsigned fault_count;
   unsigned line_faults;           /* of these, the ones on single lines that were passed over, and counted in passed_over */
 };
 /* 0: all files were read and everything is acknowledged, though some may have faults; <0 with a sentence: it could not go on.
  * What was good in a faulty file has been sent. */
-int ctxp_import_run(const struct ctxp_import_options *options, struct ctxp_import_result *ret_result, struct ctxp_error *err) __attribute__((warn_unused_result));
+int ctxp_import_run(const struct ctxp_import_options *options, struct ctxp_import_result *ret_result, struct ctxp_error *err)
+    __attribute__((warn_unused_result));
 void ctxp_import_result_deinit(struct ctxp_import_result *result);

@@ -13,9 +13,9 @@ struct ctxp_feed {
   int (*send)(void *data, const struct ctxp_event *event, uint64_t seq, struct ctxp_error *err);
   void *data;
   uint64_t position;
-  uint64_t seq;       /* of the next event */
-  uint64_t line_end;  /* the first number of the next line */
-  uint64_t events;    /* that were sent */
+  uint64_t seq; /* of the next event */
+  uint64_t line_end; /* the first number of the next line */
+  uint64_t events; /* that were sent */
   struct ctxp_str agent, session, thread; /* of the next event */
   uint64_t ts_ms;
 };
@@ -27,8 +27,8 @@ struct ctxp_transcript { /* one file being read */
   struct ctxp_json *json; /* scratch */
   struct ctxp_notes *notes;
   const struct ctxp_format *format;
-  void *state;               /* the format's */
-  struct ctxp_buf identity;  /* out of index(): what the file is, wherever it lies: session and thread */
+  void *state; /* the format's */
+  struct ctxp_buf identity; /* out of index(): what the file is, wherever it lies: session and thread */
   uint64_t line_count;
   void (*tick)(void *data, uint64_t bytes); /* progress of index(); may be NULL */
   void *tick_data;
@@ -52,7 +52,8 @@ extern const struct ctxp_format ctxp_format_claude_code, ctxp_format_pi;
 const struct ctxp_format *ctxp_format_find(const char *name);
 
 /* Reads one file of a known or unknown format from `lines` through index(); NULL in transcript->format: no line shows a format. */
-int ctxp_transcript_open(struct ctxp_transcript *transcript, const struct ctxp_format *format, struct ctxp_error *err) __attribute__((warn_unused_result));
+int ctxp_transcript_open(struct ctxp_transcript *transcript, const struct ctxp_format *format, struct ctxp_error *err)
+    __attribute__((warn_unused_result));
 void ctxp_transcript_close(struct ctxp_transcript *transcript);
 /* Reads and passes the next line that holds a JSON object to transcript->json; notes the others. 1: a line; 0: the end. */
 int ctxp_transcript_line(struct ctxp_transcript *transcript, struct ctxp_line *line) __attribute__((warn_unused_result));

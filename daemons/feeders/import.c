@@ -20,10 +20,10 @@ struct run {
   struct ctxp_json json;
   struct ctxp_lines lines;
   struct ctxp_import_progress progress;
-  uint64_t told_ms, before;    /* before: bytes of the files that are done */
-  uint64_t half;               /* bytes of the file at hand that are indexed, halved: the other half is sending */
+  uint64_t told_ms, before; /* before: bytes of the files that are done */
+  uint64_t half; /* bytes of the file at hand that are indexed, halved: the other half is sending */
   struct ctxp_texts sessions;
-  struct ctxp_texts spawned;   /* sub-agents, and the calls that spawned them */
+  struct ctxp_texts spawned; /* sub-agents, and the calls that spawned them */
   struct ctxp_slots spawned_by;
 };
 
@@ -77,7 +77,8 @@ static struct ctxp_str spawned(void *data, struct ctxp_str agent) {
 static void note_spawned(void *data, struct ctxp_str agent, struct ctxp_str call) {
   struct run *run = data;
   uint32_t name = ctxp_texts_add(&run->spawned, agent), by = ctxp_texts_add(&run->spawned, call);
-  if (name == CTXP_NO_NAME || by == CTXP_NO_NAME || ctxp_slots_set(&run->spawned_by, name, by) < 0) return; /* then it is not said who spawned it */
+  if (name == CTXP_NO_NAME || by == CTXP_NO_NAME || ctxp_slots_set(&run->spawned_by, name, by) < 0)
+    return; /* then it is not said who spawned it */
 }
 
 static int send_file(struct run *run, struct ctxp_transcript *t, struct ctxp_error *err) {
@@ -94,7 +95,8 @@ static int send_file(struct run *run, struct ctxp_transcript *t, struct ctxp_err
     (void)!run->sink->close(run->sink->data, &second); /* the first error is told */
     return r;
   }
-  if (feed.session.len && ctxp_texts_add(&run->sessions, feed.session) == CTXP_NO_NAME) return ctxp_error_set(err, -ENOMEM, "out of memory");
+  if (feed.session.len && ctxp_texts_add(&run->sessions, feed.session) == CTXP_NO_NAME)
+    return ctxp_error_set(err, -ENOMEM, "out of memory");
   return run->sink->close(run->sink->data, err);
 }
 
@@ -166,7 +168,8 @@ static void deinit_run(struct run *run) {
   ctxp_slots_deinit(&run->spawned_by);
 }
 
-int ctxp_import_files(const struct ctxp_import_options *options, const struct ctxp_import_sink *sink, struct ctxp_import_result *ret_result, struct ctxp_error *err) {
+int ctxp_import_files(const struct ctxp_import_options *options, const struct ctxp_import_sink *sink, struct ctxp_import_result *ret_result,
+    struct ctxp_error *err) {
   ctxp_cleanup(ctxp_files_deinit) struct ctxp_files files = {0};
   ctxp_cleanup(deinit_run) struct run run = {.options = options, .sink = sink, .result = ret_result, .lines = {.fd = -1}};
   *ret_result = (struct ctxp_import_result){0};
@@ -188,7 +191,8 @@ void ctxp_import_result_deinit(struct ctxp_import_result *result) {
   ctxp_buf_deinit(&result->faults);
 }
 
-int ctxp_import_memory(struct ctxp_raw bytes, int (*send)(void *data, const struct ctxp_event *event, uint64_t seq, struct ctxp_error *err), void *data) {
+int ctxp_import_memory(
+    struct ctxp_raw bytes, int (*send)(void *data, const struct ctxp_event *event, uint64_t seq, struct ctxp_error *err), void *data) {
   const struct ctxp_import_options options = {0};
   ctxp_cleanup(ctxp_import_result_deinit) struct ctxp_import_result result = {0};
   ctxp_cleanup(deinit_run) struct run run = {.options = &options, .result = &result, .lines = {.fd = -1}};

@@ -11,8 +11,8 @@ struct ctxp_import_sink {
   int (*close)(void *data, struct ctxp_error *err);
   void *data;
 };
-int ctxp_import_files(const struct ctxp_import_options *options, const struct ctxp_import_sink *sink, struct ctxp_import_result *ret_result, struct ctxp_error *err)
-    __attribute__((warn_unused_result));
+int ctxp_import_files(const struct ctxp_import_options *options, const struct ctxp_import_sink *sink, struct ctxp_import_result *ret_result,
+    struct ctxp_error *err) __attribute__((warn_unused_result));
 /* One file from memory, its bytes as they may stand on a disk: for fuzzing. 0, or what a broken invariant gives. */
-int ctxp_import_memory(struct ctxp_raw bytes, int (*send)(void *data, const struct ctxp_event *event, uint64_t seq, struct ctxp_error *err), void *data)
-    __attribute__((warn_unused_result));
+int ctxp_import_memory(struct ctxp_raw bytes, int (*send)(void *data, const struct ctxp_event *event, uint64_t seq, struct ctxp_error *err),
+    void *data) __attribute__((warn_unused_result));

@@ -19,13 +19,23 @@ int ctxp_lines_open(struct ctxp_lines *lines, const char *path, struct ctxp_erro
     close(fd);
     return ctxp_error_set(err, -EINVAL, "%s: is no file", path);
   }
-  *lines = (struct ctxp_lines){.fd = fd, .buf = lines->buf, .cap = lines->cap, .number = 1, .size = (uint64_t)st.st_size, .buffer_bytes = BUFFER_BYTES, .line_bytes = LINE_BYTES};
+  *lines = (struct ctxp_lines){.fd = fd,
+      .buf = lines->buf,
+      .cap = lines->cap,
+      .number = 1,
+      .size = (uint64_t)st.st_size,
+      .buffer_bytes = BUFFER_BYTES,
+      .line_bytes = LINE_BYTES};
   return 0;
 }
 
 void ctxp_lines_memory(struct ctxp_lines *lines, struct ctxp_raw bytes) {
-  union { const uint8_t *borrowed; uint8_t *kept; } memory = {.borrowed = bytes.ptr}; /* never written to, as fd is -1; not to be deinitialised */
-  *lines = (struct ctxp_lines){.fd = -1, .number = 1, .buf = memory.kept, .len = bytes.len, .cap = bytes.len, .size = bytes.len, .line_bytes = LINE_BYTES};
+  union {
+    const uint8_t *borrowed;
+    uint8_t *kept;
+  } memory = {.borrowed = bytes.ptr}; /* never written to, as fd is -1; not to be deinitialised */
+  *lines = (struct ctxp_lines){
+      .fd = -1, .number = 1, .buf = memory.kept, .len = bytes.len, .cap = bytes.len, .size = bytes.len, .line_bytes = LINE_BYTES};
 }
 
 void ctxp_lines_close(struct ctxp_lines *lines) {

@@ -5,21 +5,21 @@
 #include "ctxpipe/error.h"
 
 struct ctxp_lines {
-  int fd;                /* -1: from memory */
+  int fd; /* -1: from memory */
   uint8_t *buf;
-  size_t cap, len;       /* of the buffer; len: bytes of the file in it */
-  uint64_t base;         /* place in the file of the buffer's first byte */
-  uint64_t at;           /* where the next line begins */
-  uint64_t number;       /* of the next line, from 1 */
-  uint64_t size;         /* of the file, when it was opened */
+  size_t cap, len; /* of the buffer; len: bytes of the file in it */
+  uint64_t base; /* place in the file of the buffer's first byte */
+  uint64_t at; /* where the next line begins */
+  uint64_t number; /* of the next line, from 1 */
+  uint64_t size; /* of the file, when it was opened */
   size_t buffer_bytes, line_bytes; /* limits: of the buffer (until a line is longer), of one line */
 };
 struct ctxp_line {
-  struct ctxp_str text;  /* without its end; until the next call */
+  struct ctxp_str text; /* without its end; until the next call */
   uint64_t offset, number;
-  uint64_t bytes;        /* with its end */
-  bool torn;             /* the file's last one, without an end */
-  bool too_long;         /* above the limit: text is empty */
+  uint64_t bytes; /* with its end */
+  bool torn; /* the file's last one, without an end */
+  bool too_long; /* above the limit: text is empty */
 };
 
 /* {.fd = -1} is one that reads nothing; the buffer of the file before is used again. */

@@ -38,7 +38,8 @@ void ctxp_notes_bad_line(struct ctxp_notes *notes, uint64_t number, const char *
 void ctxp_notes_passed(struct ctxp_notes *notes, struct ctxp_str kind) {
   if (kind.len > 100) kind.len = 100;
   uint32_t name = ctxp_texts_add(&notes->kinds, kind.len ? kind : CTXP_STR("without a type"));
-  if (name == CTXP_NO_NAME || ctxp_slots_set(&notes->counts, name, ctxp_slots_get(&notes->counts, name) + 1) < 0) notes->result->passed_over.failed = true;
+  if (name == CTXP_NO_NAME || ctxp_slots_set(&notes->counts, name, ctxp_slots_get(&notes->counts, name) + 1) < 0)
+    notes->result->passed_over.failed = true;
 }
 
 void ctxp_notes_file_end(struct ctxp_notes *notes) {

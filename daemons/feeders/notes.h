@@ -5,11 +5,11 @@
 
 struct ctxp_notes {
   struct ctxp_import_result *result;
-  const char *file;       /* the one being read */
+  const char *file; /* the one being read */
   struct ctxp_texts kinds; /* of its records that were passed over */
   struct ctxp_slots counts;
-  unsigned bad_lines;     /* in it, of which only the first few are told one by one */
-  uint32_t passed;        /* entries in result->passed_over */
+  unsigned bad_lines; /* in it, of which only the first few are told one by one */
+  uint32_t passed; /* entries in result->passed_over */
   size_t mark;
 };
 

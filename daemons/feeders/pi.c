@@ -5,16 +5,21 @@
 #include "feeders/pi.h"
 #include "feeders/threads.h"
 
-enum { SLOT_COMPACTION = CTXP_SLOT_PROMPT, SLOT_RESULT = CTXP_SLOT_OWN, SLOT_MESSAGE, SLOT_SIDE_START, SLOT_SIDE_PROMPT, SLOTS };
+enum { SLOT_COMPACTION = CTXP_SLOT_PROMPT,
+  SLOT_RESULT = CTXP_SLOT_OWN,
+  SLOT_MESSAGE,
+  SLOT_SIDE_START,
+  SLOT_SIDE_PROMPT,
+  SLOTS };
 
 struct emitter {
   struct ctxp_transcript *t;
   struct pi *c;
   struct ctxp_feed *feed;
   struct ctxp_threads threads;
-  uint32_t side;               /* name of the thread of what belongs to no window */
+  uint32_t side; /* name of the thread of what belongs to no window */
   struct ctxp_slots walked, edited; /* by entry: the call that came past it, and its edit + 1 */
-  struct ctxp_slots loose;     /* entries that stand in the window behind a compaction that came after them */
+  struct ctxp_slots loose; /* entries that stand in the window behind a compaction that came after them */
   uint32_t *path, path_count, path_cap;
   struct ctxp_buf list, more, text;
   bool shrunk;
@@ -27,7 +32,8 @@ static int start(struct emitter *e, struct ctxp_thread *thread, uint64_t base, u
   struct ctxp_event ev = {.kind = CTXP_KIND_session_start, .session_start = {.product = ctxp_str(ctxp_format_pi.name)}};
   ctxp_set(&ev.session_start, session_start, recorded, true);
   if (e->c->cwd) ctxp_set(&ev.session_start, session_start, cwd, text_of(e, e->c->cwd));
-  if (thread->name) ctxp_set(&ev.session_start, session_start, parentThread, thread->name == e->side ? text_of(e, e->c->thread) : CTXP_STR(""));
+  if (thread->name)
+    ctxp_set(&ev.session_start, session_start, parentThread, thread->name == e->side ? text_of(e, e->c->thread) : CTXP_STR(""));
   thread->started = true;
   return ctxp_threads_send(&e->threads, thread, base, slot, &ev);
 }
@@ -133,7 +139,8 @@ static void set_usage(struct ctxp_prompt *prompt, const struct pi_usage *u) {
   ctxp_set(prompt, prompt, cost, cost);
 }
 
-static int send_prompt(struct emitter *e, struct ctxp_thread *thread, uint64_t base, unsigned slot, const struct pi_usage *usage, uint32_t keep, uint32_t reply) {
+static int send_prompt(struct emitter *e, struct ctxp_thread *thread, uint64_t base, unsigned slot, const struct pi_usage *usage,
+    uint32_t keep, uint32_t reply) {
   struct pi *c = e->c;
   struct ctxp_event ev = {.kind = CTXP_KIND_prompt};
   struct ctxp_prompt *prompt = &ev.prompt;
@@ -358,7 +365,7 @@ static bool detect(struct ctxp_json *json) {
   uint32_t at[4];
   ctxp_json_pick(json, 0, keys, 4, at);
   return ctxp_json_is(json, at[0], "session") && ctxp_json_type(json, at[1]) == CTXP_JSON_STRING &&
-         (ctxp_json_type(json, at[2]) == CTXP_JSON_STRING || ctxp_json_type(json, at[3]) == CTXP_JSON_STRING);
+      (ctxp_json_type(json, at[2]) == CTXP_JSON_STRING || ctxp_json_type(json, at[3]) == CTXP_JSON_STRING);
 }
 
 const struct ctxp_format ctxp_format_pi = {.name = "pi", .detect = detect, .index = pi_index, .emit = pi_emit, .close = pi_close};

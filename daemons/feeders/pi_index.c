@@ -8,13 +8,41 @@
 #include "feeders/pi.h"
 #include "tokens/estimate.h"
 
-enum { K_TYPE, K_ID, K_PARENT, K_TIME, K_MESSAGE, K_SUMMARY, K_USAGE, K_KEPT, K_KEPT_INDEX, K_BEFORE, K_TARGET, K_REPLACEMENT, K_CUSTOM, K_CONTENT, K_DATA, K_CWD, K_MODEL, KEYS };
-static const struct ctxp_str entry_keys[KEYS] = {
-    {"type", 4}, {"id", 2}, {"parentId", 8}, {"timestamp", 9}, {"message", 7}, {"summary", 7}, {"usage", 5}, {"firstKeptEntryId", 16}, {"firstKeptEntryIndex", 19},
-    {"tokensBefore", 12}, {"targetId", 8}, {"replacement", 11}, {"customType", 10}, {"content", 7}, {"data", 4}, {"cwd", 3}, {"modelId", 7}};
-enum { M_ROLE, M_CONTENT, M_MODEL, M_USAGE, M_STOP, M_CALL, M_TOOL, M_ERROR, M_EXCLUDED, MESSAGE_KEYS };
-static const struct ctxp_str message_keys[MESSAGE_KEYS] = {
-    {"role", 4}, {"content", 7}, {"model", 5}, {"usage", 5}, {"stopReason", 10}, {"toolCallId", 10}, {"toolName", 8}, {"isError", 7}, {"excludeFromContext", 18}};
+enum {
+  K_TYPE,
+  K_ID,
+  K_PARENT,
+  K_TIME,
+  K_MESSAGE,
+  K_SUMMARY,
+  K_USAGE,
+  K_KEPT,
+  K_KEPT_INDEX,
+  K_BEFORE,
+  K_TARGET,
+  K_REPLACEMENT,
+  K_CUSTOM,
+  K_CONTENT,
+  K_DATA,
+  K_CWD,
+  K_MODEL,
+  KEYS
+};
+static const struct ctxp_str entry_keys[KEYS] = {{"type", 4}, {"id", 2}, {"parentId", 8}, {"timestamp", 9}, {"message", 7}, {"summary", 7},
+    {"usage", 5}, {"firstKeptEntryId", 16}, {"firstKeptEntryIndex", 19}, {"tokensBefore", 12}, {"targetId", 8}, {"replacement", 11},
+    {"customType", 10}, {"content", 7}, {"data", 4}, {"cwd", 3}, {"modelId", 7}};
+enum { M_ROLE,
+  M_CONTENT,
+  M_MODEL,
+  M_USAGE,
+  M_STOP,
+  M_CALL,
+  M_TOOL,
+  M_ERROR,
+  M_EXCLUDED,
+  MESSAGE_KEYS };
+static const struct ctxp_str message_keys[MESSAGE_KEYS] = {{"role", 4}, {"content", 7}, {"model", 5}, {"usage", 5}, {"stopReason", 10},
+    {"toolCallId", 10}, {"toolName", 8}, {"isError", 7}, {"excludeFromContext", 18}};
 
 struct reader {
   struct ctxp_transcript *t;
@@ -53,7 +81,8 @@ static uint32_t call_identity(struct reader *r, struct ctxp_str source) {
 }
 
 static void add_usage(struct reader *r, uint32_t value, uint32_t identity, uint32_t model) {
-  static const struct ctxp_str keys[] = {{"input", 5}, {"output", 6}, {"cacheRead", 9}, {"cacheWrite", 10}, {"cacheWrite1h", 12}, {"reasoning", 9}, {"cost", 4}};
+  static const struct ctxp_str keys[] = {
+      {"input", 5}, {"output", 6}, {"cacheRead", 9}, {"cacheWrite", 10}, {"cacheWrite1h", 12}, {"reasoning", 9}, {"cost", 4}};
   static const struct ctxp_str costs[] = {{"input", 5}, {"output", 6}, {"cacheRead", 9}, {"cacheWrite", 10}, {"total", 5}};
   struct pi *c = r->c;
   struct ctxp_json *json = r->json;
@@ -66,8 +95,14 @@ static void add_usage(struct reader *r, uint32_t value, uint32_t identity, uint3
   ctxp_json_pick(json, at[6], costs, 5, cost);
   uint64_t written = ctxp_json_u64(json, at[3], 0), hour = ctxp_json_u64(json, at[4], 0);
   if (hour > written) hour = written;
-  struct pi_usage u = {.input = ctxp_json_u64(json, at[0], 0), .output = ctxp_json_u64(json, at[1], 0), .cache_read = ctxp_json_u64(json, at[2], 0),
-                       .write_5m = written - hour, .write_1h = hour, .reasoning = ctxp_json_u64(json, at[5], 0), .call_id = identity, .model = model};
+  struct pi_usage u = {.input = ctxp_json_u64(json, at[0], 0),
+      .output = ctxp_json_u64(json, at[1], 0),
+      .cache_read = ctxp_json_u64(json, at[2], 0),
+      .write_5m = written - hour,
+      .write_1h = hour,
+      .reasoning = ctxp_json_u64(json, at[5], 0),
+      .call_id = identity,
+      .model = model};
   u.reported = u.input || u.output || u.cache_read || written;
   u.split = ctxp_json_type(json, cost[0]) == CTXP_JSON_NUMBER;
   u.input_nano = nano_at(json, cost[0]);
@@ -293,7 +328,8 @@ static int finish(struct reader *r) {
   for (uint32_t i = 0; i < c->entry_count; i++) {
     struct pi_entry *entry = &c->entries[i];
     uint32_t known = entry->parent_id ? ctxp_slots_get(&c->entry_of, entry->parent_id) : 0;
-    entry->parent = entry->rootless ? 0 : known ? known : i; /* none, or one that is not there: the entry before it */
+    entry->parent = entry->rootless ? 0 : known ? known :
+                                                  i; /* none, or one that is not there: the entry before it */
   }
   read_place(r);
   struct ctxp_str session = ctxp_texts_text(&c->names, c->session), thread = ctxp_texts_text(&c->names, c->thread);

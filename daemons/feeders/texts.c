@@ -73,7 +73,8 @@ uint32_t ctxp_texts_add(struct ctxp_texts *names, struct ctxp_str text) {
   if (more_slots(names) < 0) return CTXP_NO_NAME;
   uint32_t slot = slot_of(names, text);
   if (names->slots[slot]) return names->slots[slot];
-  if (names->arena.len + text.len > UINT32_MAX || ctxp_grow(&names->items, &names->cap, names->count, sizeof(*names->items)) < 0) return CTXP_NO_NAME;
+  if (names->arena.len + text.len > UINT32_MAX || ctxp_grow(&names->items, &names->cap, names->count, sizeof(*names->items)) < 0)
+    return CTXP_NO_NAME;
   names->items[names->count].offset = (uint32_t)names->arena.len;
   names->items[names->count].len = (uint32_t)text.len;
   ctxp_buf_add(&names->arena, text.ptr, text.len);

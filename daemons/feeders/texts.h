@@ -3,7 +3,9 @@
 #include "base/buf.h"
 
 struct ctxp_texts {
-  struct { uint32_t offset, len; } *items; /* by number */
+  struct {
+    uint32_t offset, len;
+  } * items; /* by number */
   uint32_t count, cap;
   uint32_t *slots, slot_count; /* open addressing; a power of two */
   struct ctxp_buf arena;

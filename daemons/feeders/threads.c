@@ -21,7 +21,8 @@ int ctxp_threads_get(struct ctxp_threads *threads, uint32_t name, struct ctxp_th
   return 0;
 }
 
-int ctxp_threads_send(struct ctxp_threads *threads, const struct ctxp_thread *thread, uint64_t base, unsigned slot, struct ctxp_event *event) {
+int ctxp_threads_send(
+    struct ctxp_threads *threads, const struct ctxp_thread *thread, uint64_t base, unsigned slot, struct ctxp_event *event) {
   threads->feed->seq = base + slot;
   threads->feed->thread = ctxp_texts_text(threads->names, thread->name);
   return ctxp_feed_send(threads->feed, event, threads->err);

@@ -6,7 +6,12 @@
 #include "feeders/format.h"
 #include "feeders/window.h"
 
-enum { CTXP_SLOT_START, CTXP_SLOT_TURN_END, CTXP_SLOT_AGENT_END, CTXP_SLOT_AGENT_START, CTXP_SLOT_PROMPT, CTXP_SLOT_OWN };
+enum { CTXP_SLOT_START,
+  CTXP_SLOT_TURN_END,
+  CTXP_SLOT_AGENT_END,
+  CTXP_SLOT_AGENT_START,
+  CTXP_SLOT_PROMPT,
+  CTXP_SLOT_OWN };
 
 struct ctxp_thread {
   uint32_t name; /* 0: the main one */
@@ -22,20 +27,25 @@ struct ctxp_threads {
   struct ctxp_thread *items;
   uint32_t count, cap;
   struct ctxp_slots number_of; /* by name, + 1 */
-  struct ctxp_slots places;    /* of messages in windows */
+  struct ctxp_slots places; /* of messages in windows */
 };
 
 void ctxp_threads_deinit(struct ctxp_threads *threads);
-int ctxp_threads_get(struct ctxp_threads *threads, uint32_t name, struct ctxp_thread **ret) __attribute__((warn_unused_result)); /* until the next get */
+int ctxp_threads_get(struct ctxp_threads *threads, uint32_t name, struct ctxp_thread **ret)
+    __attribute__((warn_unused_result)); /* until the next get */
 /* base: the line's place + 1 */
-int ctxp_threads_send(struct ctxp_threads *threads, const struct ctxp_thread *thread, uint64_t base, unsigned slot, struct ctxp_event *event) __attribute__((warn_unused_result));
-int ctxp_threads_end_turn(struct ctxp_threads *threads, struct ctxp_thread *thread, uint64_t base, unsigned slot) __attribute__((warn_unused_result));
+int ctxp_threads_send(struct ctxp_threads *threads, const struct ctxp_thread *thread, uint64_t base, unsigned slot,
+    struct ctxp_event *event) __attribute__((warn_unused_result));
+int ctxp_threads_end_turn(struct ctxp_threads *threads, struct ctxp_thread *thread, uint64_t base, unsigned slot)
+    __attribute__((warn_unused_result));
 /* A person's message, or what stands for it: the work before it ends, new work begins. */
 /* skills: the section of skills that came with it; may be empty. */
-int ctxp_threads_start_agent(struct ctxp_threads *threads, struct ctxp_thread *thread, uint64_t base, struct ctxp_str skills) __attribute__((warn_unused_result));
+int ctxp_threads_start_agent(struct ctxp_threads *threads, struct ctxp_thread *thread, uint64_t base, struct ctxp_str skills)
+    __attribute__((warn_unused_result));
 /* Closes all that is open, with numbers behind the `used` slots of the last line. Where a shorter version of the file ended
  * (`again`), only what was sent then. */
-int ctxp_threads_close(struct ctxp_threads *threads, uint64_t offset, uint64_t bytes, unsigned used, bool again) __attribute__((warn_unused_result));
+int ctxp_threads_close(struct ctxp_threads *threads, uint64_t offset, uint64_t bytes, unsigned used, bool again)
+    __attribute__((warn_unused_result));
 /* Did an earlier run end the file at this line? */
 static inline bool ctxp_threads_ended_at(const struct ctxp_threads *threads, uint64_t offset, uint64_t bytes, unsigned used) {
   return threads->feed->position >= offset + 1 + used && threads->feed->position <= offset + bytes;

@@ -11,7 +11,9 @@
 #define DEPTH_MAX 64
 
 struct folders { /* that were visited: a link may lead back into one */
-  struct { uint64_t device, inode; } *items;
+  struct {
+    uint64_t device, inode;
+  } * items;
   uint32_t count, cap;
 };
 
@@ -66,7 +68,8 @@ static int walk(struct ctxp_files *files, struct folders *seen, const char *path
     ctxp_buf_printf(&inner, "%s%s%s", path, ctxp_str_ends(ctxp_str(path), "/") ? "" : "/", name);
     bool worth = entries[i]->d_type != DT_REG || ctxp_str_ends(ctxp_str(name), ".jsonl");
     if (inner.failed) r = -ENOMEM;
-    if (r == 0 && worth && strcmp(name, ".") != 0 && strcmp(name, "..") != 0) r = visit(files, seen, ctxp_buf_cstr(&inner), depth + 1, notes);
+    if (r == 0 && worth && strcmp(name, ".") != 0 && strcmp(name, "..") != 0)
+      r = visit(files, seen, ctxp_buf_cstr(&inner), depth + 1, notes);
     free(entries[i]);
   }
   free(entries);

@@ -7,7 +7,8 @@ void ctxp_window_deinit(struct ctxp_window *window) {
   *window = (struct ctxp_window){0};
 }
 
-int ctxp_window_set(struct ctxp_window *window, struct ctxp_slots *places, uint32_t from, const uint32_t *tail, uint32_t count, uint32_t *ret_keep) {
+int ctxp_window_set(
+    struct ctxp_window *window, struct ctxp_slots *places, uint32_t from, const uint32_t *tail, uint32_t count, uint32_t *ret_keep) {
   uint32_t keep = from, used = 0;
   while (used < count && keep < window->count && window->items[keep] == tail[used]) keep++, used++;
   window->count = keep;

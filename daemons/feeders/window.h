@@ -14,5 +14,5 @@ static inline bool ctxp_window_has(const struct ctxp_window *window, const struc
 }
 /* The request becomes the first `from` messages of the last one, then `tail`. *ret_keep: how many really stay, which is more if the
  * tail begins with what followed; the messages from there on are the new ones. */
-int ctxp_window_set(struct ctxp_window *window, struct ctxp_slots *places, uint32_t from, const uint32_t *tail, uint32_t count, uint32_t *ret_keep)
-    __attribute__((warn_unused_result));
+int ctxp_window_set(struct ctxp_window *window, struct ctxp_slots *places, uint32_t from, const uint32_t *tail, uint32_t count,
+    uint32_t *ret_keep) __attribute__((warn_unused_result));

@@ -29,14 +29,36 @@ static void assert_comes_back_as(struct ctxp_str text, const char *expected) {
 
 static void values_come_back_as_they_were(void **state) {
   (void)state;
-  static const struct { const char *in, *out; } cases[] = {
-      {"{}", "{}"}, {" [ ] ", "[]"}, {"null", "null"}, {"true", "true"}, {"\"\"", "\"\""}, {"-0", "0"}, {"1.0", "1"}, {"1E3", "1000"},
-      {"18446744073709551615", "18446744073709551615"}, {"-9223372036854775808", "-9223372036854775808"}, {"9007199254740993", "9007199254740993"},
-      {"18446744073709551616", "18446744073709552000"}, {"0.1", "0.1"}, {"1e400", "null"}, {"1e-400", "0"}, {"5e-324", "5e-324"},
+  static const struct {
+    const char *in, *out;
+  } cases[] = {
+      {"{}", "{}"},
+      {" [ ] ", "[]"},
+      {"null", "null"},
+      {"true", "true"},
+      {"\"\"", "\"\""},
+      {"-0", "0"},
+      {"1.0", "1"},
+      {"1E3", "1000"},
+      {"18446744073709551615", "18446744073709551615"},
+      {"-9223372036854775808", "-9223372036854775808"},
+      {"9007199254740993", "9007199254740993"},
+      {"18446744073709551616", "18446744073709552000"},
+      {"0.1", "0.1"},
+      {"1e400", "null"},
+      {"1e-400", "0"},
+      {"5e-324", "5e-324"},
       {"{ \"a\" : [ 1 , { \"b\" : \"x\" } , [] ] , \"c\" : false }", "{\"a\":[1,{\"b\":\"x\"},[]],\"c\":false}"},
       {"\"\\u00e9\\/\\ud83c\\udf89\\n\"", "\"\xc3\xa9/\xf0\x9f\x8e\x89\\n\""},
-      {"\"a\\ud83db\"", "\"a\xef\xbf\xbd""b\""}, {"\"\\udc00\\ud83d\\u0041\"", "\"\xef\xbf\xbd\xef\xbf\xbd""A\""},
-      {"\"\\ud83d\\ud83c\\udf89\"", "\"\xef\xbf\xbd\xf0\x9f\x8e\x89\""}, {"{\"k\\\"\\\\\":1}", "{\"k\\\"\\\\\":1}"}, {"\"\\u0000\"", "\"\\u0000\""},
+      {"\"a\\ud83db\"",
+          "\"a\xef\xbf\xbd"
+          "b\""},
+      {"\"\\udc00\\ud83d\\u0041\"",
+          "\"\xef\xbf\xbd\xef\xbf\xbd"
+          "A\""},
+      {"\"\\ud83d\\ud83c\\udf89\"", "\"\xef\xbf\xbd\xf0\x9f\x8e\x89\""},
+      {"{\"k\\\"\\\\\":1}", "{\"k\\\"\\\\\":1}"},
+      {"\"\\u0000\"", "\"\\u0000\""},
   };
   for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) assert_comes_back_as(ctxp_str(cases[i].in), cases[i].out);
 }
@@ -48,16 +70,30 @@ static void bytes_that_are_not_utf8_become_the_replacement_character(void **stat
 
 static void what_is_not_json_is_refused_with_its_place(void **state) {
   (void)state;
-  static const struct { const char *in, *said; } cases[] = {
-      {"", "the JSON text is empty"}, {"  \n", "the JSON text is empty"}, {"{", "the JSON text ends too early, a key is missing"},
-      {"{\"a\":1", "the JSON text ends too early, a comma or } is missing"}, {"[1,]", "not JSON at byte 4: a value should stand there"},
-      {"{\"a\":1,}", "not JSON at byte 8: a key should stand there"}, {"{\"a\" 1}", "not JSON at byte 6: a colon should stand there"},
-      {"[1 2]", "not JSON at byte 4: a comma or ] should stand there"}, {"{} {}", "not JSON at byte 4: nothing more should stand there"},
-      {"\"abc", "the JSON text ends within a string"}, {"01", "not JSON at byte 1: no such number"}, {"1.", "not JSON at byte 1: no such number"},
-      {"[1x]", "not JSON at byte 2: no such number"}, {"-", "not JSON at byte 1: no such number"}, {"nul", "not JSON at byte 1: a value should stand there"},
-      {"\"\\x\"", "not JSON at byte 2: no such escape"}, {"\"\\u12g4\"", "not JSON at byte 2: no such escape"},
-      {"\"a\nb\"", "a string of the JSON text holds a control character that is not escaped"}, {"[}", "not JSON at byte 2: a value should stand there"},
-      {"}", "not JSON at byte 1: a value should stand there"}, {"[1}", "not JSON at byte 3: a comma or ] should stand there"},
+  static const struct {
+    const char *in, *said;
+  } cases[] = {
+      {"", "the JSON text is empty"},
+      {"  \n", "the JSON text is empty"},
+      {"{", "the JSON text ends too early, a key is missing"},
+      {"{\"a\":1", "the JSON text ends too early, a comma or } is missing"},
+      {"[1,]", "not JSON at byte 4: a value should stand there"},
+      {"{\"a\":1,}", "not JSON at byte 8: a key should stand there"},
+      {"{\"a\" 1}", "not JSON at byte 6: a colon should stand there"},
+      {"[1 2]", "not JSON at byte 4: a comma or ] should stand there"},
+      {"{} {}", "not JSON at byte 4: nothing more should stand there"},
+      {"\"abc", "the JSON text ends within a string"},
+      {"01", "not JSON at byte 1: no such number"},
+      {"1.", "not JSON at byte 1: no such number"},
+      {"[1x]", "not JSON at byte 2: no such number"},
+      {"-", "not JSON at byte 1: no such number"},
+      {"nul", "not JSON at byte 1: a value should stand there"},
+      {"\"\\x\"", "not JSON at byte 2: no such escape"},
+      {"\"\\u12g4\"", "not JSON at byte 2: no such escape"},
+      {"\"a\nb\"", "a string of the JSON text holds a control character that is not escaped"},
+      {"[}", "not JSON at byte 2: a value should stand there"},
+      {"}", "not JSON at byte 1: a value should stand there"},
+      {"[1}", "not JSON at byte 3: a comma or ] should stand there"},
   };
   for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
     ctxp_auto_buf raw = {0};
@@ -88,7 +124,8 @@ static void keys_are_picked_in_one_pass_and_the_last_of_equal_ones_counts(void *
   const struct ctxp_str keys[] = {CTXP_STR("type"), CTXP_STR("uuid"), CTXP_STR("none")};
   uint32_t at[3];
   struct ctxp_error err;
-  assert_int_equal(ctxp_json_load(&json, CTXP_STR("{\"uuid\":\"u1\",\"x\":{\"type\":\"inner\"},\"ty\\u0070e\":\"a\",\"uuid\":\"u2\"}"), &err), 0);
+  assert_int_equal(
+      ctxp_json_load(&json, CTXP_STR("{\"uuid\":\"u1\",\"x\":{\"type\":\"inner\"},\"ty\\u0070e\":\"a\",\"uuid\":\"u2\"}"), &err), 0);
   ctxp_json_pick(&json, 0, keys, 3, at);
   assert_str(ctxp_json_text(&json, at[0]), "a");
   assert_str(ctxp_json_text(&json, at[1]), "u2");
@@ -100,7 +137,10 @@ static void keys_are_picked_in_one_pass_and_the_last_of_equal_ones_counts(void *
 
 static void lengths_are_those_of_the_parsed_text(void **state) {
   (void)state;
-  static const struct { const char *in; size_t units, compact; } cases[] = {
+  static const struct {
+    const char *in;
+    size_t units, compact;
+  } cases[] = {
       {"\"abc\"", 3, 5}, {"\"a\\nb\\u000a\"", 4, 8}, {"\"\\ud83c\\udf89\"", 2, 4}, {"\"\\ud83d\"", 1, 8}, {"\"\\/\\u00e9\\u0001\"", 3, 10},
       {"\"\xf0\x9f\x8e\x89\xc3\xa9\"", 3, 5}, {"\"\\\"\\\\\"", 2, 6}};
   ctxp_cleanup(ctxp_json_deinit) struct ctxp_json json = {0};
@@ -111,16 +151,21 @@ static void lengths_are_those_of_the_parsed_text(void **state) {
     assert_int_equal(ctxp_utf16_units(ctxp_json_text(&json, 0)), cases[i].units);
     assert_int_equal(ctxp_json_compact_units(&json, 0), cases[i].compact);
   }
-  assert_int_equal(ctxp_json_load(&json, CTXP_STR("{ \"f\" : \"x\", \"n\":[ 1.50 , -0 , 12345678901234567890 ], \"f\":\"longer\" }"), &err), 0);
+  assert_int_equal(
+      ctxp_json_load(&json, CTXP_STR("{ \"f\" : \"x\", \"n\":[ 1.50 , -0 , 12345678901234567890 ], \"f\":\"longer\" }"), &err), 0);
   assert_int_equal(ctxp_json_compact_units(&json, 0), strlen("{\"f\":\"longer\",\"n\":[1.5,0,12345678901234567000]}"));
 }
 
 static void money_is_read_by_its_digits(void **state) {
   (void)state;
-  static const struct { const char *in; int r; int64_t nano; } cases[] = {
-      {"0", 0, 0}, {"1", 0, 1000000000}, {"0.11253", 0, 112530000}, {"0.0000000005", 0, 1}, {"0.00000000049999999", 0, 0}, {"2.5e-7", 0, 250},
-      {"1e-10", 0, 0}, {"5E-10", 0, 1}, {"-0.1", 0, -100000000}, {"9223372036.854775807", 0, INT64_MAX}, {"9223372036.854775808", -ERANGE, 0},
-      {"1e300", -ERANGE, 0}, {"0e999999", 0, 0}, {"1e-999999999", 0, 0}, {"0.1.2", -EBADMSG, 0}, {"", -EBADMSG, 0}, {"01", -EBADMSG, 0}, {"0.06862345600000001", 0, 68623456}};
+  static const struct {
+    const char *in;
+    int r;
+    int64_t nano;
+  } cases[] = {{"0", 0, 0}, {"1", 0, 1000000000}, {"0.11253", 0, 112530000}, {"0.0000000005", 0, 1}, {"0.00000000049999999", 0, 0},
+      {"2.5e-7", 0, 250}, {"1e-10", 0, 0}, {"5E-10", 0, 1}, {"-0.1", 0, -100000000}, {"9223372036.854775807", 0, INT64_MAX},
+      {"9223372036.854775808", -ERANGE, 0}, {"1e300", -ERANGE, 0}, {"0e999999", 0, 0}, {"1e-999999999", 0, 0}, {"0.1.2", -EBADMSG, 0},
+      {"", -EBADMSG, 0}, {"01", -EBADMSG, 0}, {"0.06862345600000001", 0, 68623456}};
   for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
     int64_t nano = 0;
     assert_int_equal(ctxp_nano_read(ctxp_str(cases[i].in), &nano), cases[i].r);
@@ -130,11 +175,14 @@ static void money_is_read_by_its_digits(void **state) {
 
 static void an_event_line_becomes_the_body_that_it_was_made_of(void **state) {
   (void)state;
-  static const char *const lines[] = {
-      "{\"ts\":\"2026-08-30T06:06:20.401Z\",\"kind\":\"prompt\",\"agent\":\"a\",\"session\":\"s\",\"thread\":\"\",\"callId\":\"c1\",\"keep\":2,\"append\":[{\"id\":\"m1\",\"band\":\"file_view\"}],"
-      "\"usage\":{\"input\":7,\"cacheRead\":900},\"cost\":{\"input\":0.000021,\"total\":1.5}}",
-      "{\"ts\":\"2026-08-30T06:06:20.401Z\",\"kind\":\"tool_result\",\"agent\":\"a\",\"session\":\"s\",\"thread\":\"\",\"toolCallId\":\"t\",\"tool\":\"bash\",\"input\":{\"command\":\"ls\",\"n\":1.5},\"isError\":false,\"exitCode\":-1,\"text\":\"x\"}",
-      "{\"ts\":\"2026-08-30T06:06:20.401Z\",\"kind\":\"turn\",\"turn\":1,\"bash\":1,\"amnesia\":2,\"lazy\":3,\"write\":4,\"total\":10,\"cumulative\":{\"bash\":1,\"amnesia\":2,\"lazy\":3,\"write\":4,\"total\":10},\"agent\":\"a\",\"session\":\"s\",\"thread\":\"\",\"net\":-3,\"carriedCost\":0.25}"};
+  static const char *const lines[] = {"{\"ts\":\"2026-08-30T06:06:20.401Z\",\"kind\":\"prompt\",\"agent\":\"a\",\"session\":\"s\","
+                                      "\"thread\":\"\",\"callId\":\"c1\",\"keep\":2,\"append\":[{\"id\":\"m1\",\"band\":\"file_view\"}],"
+                                      "\"usage\":{\"input\":7,\"cacheRead\":900},\"cost\":{\"input\":0.000021,\"total\":1.5}}",
+      "{\"ts\":\"2026-08-30T06:06:20.401Z\",\"kind\":\"tool_result\",\"agent\":\"a\",\"session\":\"s\",\"thread\":\"\",\"toolCallId\":"
+      "\"t\",\"tool\":\"bash\",\"input\":{\"command\":\"ls\",\"n\":1.5},\"isError\":false,\"exitCode\":-1,\"text\":\"x\"}",
+      "{\"ts\":\"2026-08-30T06:06:20.401Z\",\"kind\":\"turn\",\"turn\":1,\"bash\":1,\"amnesia\":2,\"lazy\":3,\"write\":4,\"total\":10,"
+      "\"cumulative\":{\"bash\":1,\"amnesia\":2,\"lazy\":3,\"write\":4,\"total\":10},\"agent\":\"a\",\"session\":\"s\",\"thread\":\"\","
+      "\"net\":-3,\"carriedCost\":0.25}"};
   for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
     ctxp_auto_buf body = {0}, line = {0};
     struct ctxp_event ev;
@@ -176,7 +224,8 @@ static uint64_t next_random(uint64_t *seed) {
 }
 
 static void random_text(uint64_t *seed, struct ctxp_buf *out) {
-  static const char *const pieces[] = {"a", "key", "\"", "\\", "\n", "\x01", "/", "\xc3\xa9", "\xf0\x9f\x8e\x89", "\xe2\x80\xa8", "long run of plain text ", "\x7f", ""};
+  static const char *const pieces[] = {
+      "a", "key", "\"", "\\", "\n", "\x01", "/", "\xc3\xa9", "\xf0\x9f\x8e\x89", "\xe2\x80\xa8", "long run of plain text ", "\x7f", ""};
   ctxp_auto_buf text = {0};
   for (uint64_t n = next_random(seed) % 6; n; n--) {
     if (next_random(seed) % 20 == 0) ctxp_buf_char(&text, 0);
@@ -193,7 +242,8 @@ static void random_value(uint64_t *seed, unsigned depth, struct ctxp_buf *out) {
   case 2: ctxp_pack_u64(out, next_random(seed) >> next_random(seed) % 64); break;
   case 3: ctxp_pack_i64(out, -1 - (int64_t)(next_random(seed) >> 1 >> next_random(seed) % 62)); break;
   case 4: ctxp_pack_f64(out, (double)(next_random(seed) >> 12) / 4096.0 + 1.0 / 3); break;
-  case 5: case 6: random_text(seed, out); break;
+  case 5:
+  case 6: random_text(seed, out); break;
   case 7:
     ctxp_pack_array(out, (uint32_t)n);
     for (; n; n--) random_value(seed, depth + 1, out);

@@ -98,7 +98,8 @@ static int take(void *data, const struct ctxp_event *ev, uint64_t seq, struct ct
   ref->last_seq = ref->positions[ref->at] = seq;
   ref->events++;
   if (ctxp_event_encode(ev, &body) < 0) return ctxp_error_set(err, -ENOMEM, "encode");
-  if (ctxp_event_decode(body.ptr, body.len, &back, NULL, &fault) < 0) return ctxp_error_set(err, -EBADMSG, "`%s` %s", fault.field, fault.reason);
+  if (ctxp_event_decode(body.ptr, body.len, &back, NULL, &fault) < 0)
+    return ctxp_error_set(err, -EBADMSG, "`%s` %s", fault.field, fault.reason);
   if (ref->watch) ref->watch(ref->watch_data, ev, seq);
   struct ref_window *w = window_of(ref, &back);
   w->starts += back.kind == CTXP_KIND_session_start;
@@ -148,7 +149,8 @@ struct ref_sum ref_totals(const struct ref *ref, const char *session, const char
     const struct ref_prompt *p = &ref->prompts[i];
     if (!p->bills || !wanted(p, session, thread)) continue;
     sum.calls++;
-    sum.input += p->input, sum.read += p->read, sum.write += p->write_5m + p->write_1h, sum.write_1h += p->write_1h, sum.output += p->output;
+    sum.input += p->input, sum.read += p->read, sum.write += p->write_5m + p->write_1h, sum.write_1h += p->write_1h,
+        sum.output += p->output;
     sum.input_nano += p->input_nano, sum.total_nano += p->total_nano;
   }
   return sum;
@@ -176,7 +178,9 @@ unsigned ref_shares(const struct ref *ref, const char *session, const char *thre
     for (unsigned k = 0; k < p->count; k++) all += (double)p->items[k]->tokens;
     for (unsigned k = 0; all > 0 && k < p->count; k++) {
       const struct ref_message *m = p->items[k];
-      const char *key = grain == 'b' ? m->band : grain == 't' ? m->tool : m->band && strcmp(m->band, "file_view") == 0 ? m->label : NULL;
+      const char *key = grain == 'b' ? m->band : grain == 't' ? m->tool :
+          m->band && strcmp(m->band, "file_view") == 0        ? m->label :
+                                                                NULL;
       credit(ret, &count, cap, key, billed * (double)m->tokens / all);
     }
   }

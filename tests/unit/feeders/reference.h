@@ -2,7 +2,11 @@
 #pragma once
 #include "feeders/import.h"
 
-struct ref_message { char *id, *band, *tool, *label; uint64_t tokens; bool defined; };
+struct ref_message {
+  char *id, *band, *tool, *label;
+  uint64_t tokens;
+  bool defined;
+};
 struct ref_window {
   char *session, *thread;
   struct ref_message **items; /* of the last request */
@@ -29,13 +33,19 @@ struct ref {
   char keys[400][200];
   uint64_t positions[400];
   unsigned key_count, at;
-  unsigned misplaced;  /* events whose number is not above the one before */
+  unsigned misplaced; /* events whose number is not above the one before */
   uint64_t stop_after; /* fails after so many events; 0: never */
   int (*watch)(void *data, const struct ctxp_event *event, uint64_t seq);
   void *watch_data;
 };
-struct ref_sum { uint64_t calls, input, read, write, write_1h, output; int64_t input_nano, total_nano; };
-struct ref_share { char key[512]; double billed; };
+struct ref_sum {
+  uint64_t calls, input, read, write, write_1h, output;
+  int64_t input_nano, total_nano;
+};
+struct ref_share {
+  char key[512];
+  double billed;
+};
 
 void ref_init(struct ref *ref, struct ctxp_import_sink *ret_sink);
 void ref_deinit(struct ref *ref);

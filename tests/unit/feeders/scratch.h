@@ -12,7 +12,7 @@ struct scratch {
 };
 int scratch_open(void **state);
 int scratch_close(void **state);
-const char *scratch_path(struct scratch *s, const char *name);              /* until the fourth call after it */
+const char *scratch_path(struct scratch *s, const char *name); /* until the fourth call after it */
 void scratch_write(struct scratch *s, const char *name, const char *bytes, size_t len);
 void scratch_text(struct scratch *s, const char *name, const char *text);
 /* What ctxp_import_files returns for this path; the reference goes on from what it has. */

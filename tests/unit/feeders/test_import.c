@@ -14,22 +14,26 @@
 #include "scratch.h"
 
 #define HEAD "\"sessionId\":\"s1\",\"timestamp\":\"2026-01-02T00:00:00.000Z\""
-#define USER(uuid, parent, text) "{\"parentUuid\":" parent "," HEAD ",\"type\":\"user\",\"uuid\":\"" uuid "\",\"message\":{\"role\":\"user\",\"content\":\"" text "\"}}\n"
+#define USER(uuid, parent, text) \
+  "{\"parentUuid\":" parent "," HEAD ",\"type\":\"user\",\"uuid\":\"" uuid "\",\"message\":{\"role\":\"user\",\"content\":\"" text "\"}}" \
+  "\n"
 #define REPLY(uuid, parent, id, block, in, out) \
-  "{\"parentUuid\":\"" parent "\"," HEAD ",\"type\":\"assistant\",\"uuid\":\"" uuid "\",\"requestId\":\"r" id "\",\"message\":{\"id\":\"" id "\",\"model\":\"m\",\"content\":[" block \
-  "],\"usage\":{\"input_tokens\":" in ",\"output_tokens\":" out "}}}\n"
+  "{\"parentUuid\":\"" parent "\"," HEAD ",\"type\":\"assistant\",\"uuid\":\"" uuid "\",\"requestId\":\"r" id \
+  "\",\"message\":{\"id\":\"" id "\",\"model\":\"m\",\"content\":[" block "],\"usage\":{\"input_tokens\":" in ",\"output_tokens\":" out \
+  "}}}\n"
 #define TEXT(t) "{\"type\":\"text\",\"text\":\"" t "\"}"
 #define CALL(id, tool, input) "{\"type\":\"tool_use\",\"id\":\"" id "\",\"name\":\"" tool "\",\"input\":" input "}"
 #define RESULT(uuid, parent, id, text) \
-  "{\"parentUuid\":\"" parent "\"," HEAD ",\"type\":\"user\",\"uuid\":\"" uuid "\",\"message\":{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\",\"tool_use_id\":\"" id \
-  "\",\"content\":\"" text "\"}]}}\n"
+  "{\"parentUuid\":\"" parent "\"," HEAD ",\"type\":\"user\",\"uuid\":\"" uuid \
+  "\",\"message\":{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\",\"tool_use_id\":\"" id "\",\"content\":\"" text "\"}]}}\n"
 
 /* two prompts of a person, four calls, one streamed in three lines with a growing usage, parallel calls, a rewind */
-static const char session[] =
-    USER("u1", "null", "please look") REPLY("a1", "u1", "m1", TEXT("I look"), "10", "1") REPLY("a2", "a1", "m1", CALL("t1", "Bash", "{\"command\":\"ls\"}"), "10", "4")
-    REPLY("a3", "a2", "m1", CALL("t2", "Read", "{\"file_path\":\"/x/y.c\"}"), "10", "30") RESULT("u2", "a2", "t1", "a b c") RESULT("u3", "a3", "t2", "int x;")
-    REPLY("a4", "u3", "m2", TEXT("seen"), "25", "5") USER("u4", "\"a4\"", "bad idea") REPLY("a5", "u4", "m3", TEXT("hm"), "30", "6") USER("u5", "\"a4\"", "better idea")
-    REPLY("a6", "u5", "m4", TEXT("yes"), "31", "7");
+static const char session[] = USER("u1", "null", "please look") REPLY("a1", "u1", "m1", TEXT("I look"), "10", "1")
+    REPLY("a2", "a1", "m1", CALL("t1", "Bash", "{\"command\":\"ls\"}"), "10", "4")
+        REPLY("a3", "a2", "m1", CALL("t2", "Read", "{\"file_path\":\"/x/y.c\"}"), "10", "30") RESULT("u2", "a2", "t1", "a b c")
+            RESULT("u3", "a3", "t2", "int x;") REPLY("a4", "u3", "m2", TEXT("seen"), "25", "5") USER("u4", "\"a4\"", "bad idea")
+                REPLY("a5", "u4", "m3", TEXT("hm"), "30", "6") USER("u5", "\"a4\"", "better idea")
+                    REPLY("a6", "u5", "m4", TEXT("yes"), "31", "7");
 
 static void a_file_that_is_imported_again_sends_nothing(void **state) {
   struct scratch *s = *state;
@@ -118,8 +122,12 @@ static void a_stop_ends_the_import(void **state) {
 
 static void bad_lines_are_told_and_good_ones_counted(void **state) {
   struct scratch *s = *state;
-  static const char dirty[] = "\xef\xbb\xbf" USER("u1", "null", "say \\ud83d \xff and \\u0000 nothing") "\r\n   \n" "not json at all\n" "[1,2]\n"
-      "{\"type\":\"user\",\"uuid\":\"u9\",\n" REPLY("a1", "u1", "m1", TEXT("ok"), "10", "2") "{\"type\":\"assistant\",\"message\":{\"id\":\"m2\",\"usa";
+  static const char dirty[] = "\xef\xbb\xbf" USER(
+      "u1", "null", "say \\ud83d \xff and \\u0000 nothing") "\r\n   \n"
+                                                            "not json at all\n"
+                                                            "[1,2]\n"
+                                                            "{\"type\":\"user\",\"uuid\":\"u9\",\n" REPLY("a1", "u1", "m1", TEXT("ok"),
+                                                                "10", "2") "{\"type\":\"assistant\",\"message\":{\"id\":\"m2\",\"usa";
   scratch_write(s, "s1.jsonl", dirty, sizeof(dirty) - 1);
   assert_int_equal(scratch_import(s, "s1.jsonl"), 0);
   assert_int_equal(ref_totals(&s->ref, NULL, NULL).input, 10);
@@ -127,7 +135,8 @@ static void bad_lines_are_told_and_good_ones_counted(void **state) {
   assert_true(scratch_said(s, "s1.jsonl:4: not JSON at byte 1: a value should stand there; the line was passed over\n"));
   assert_true(scratch_said(s, "s1.jsonl:5: the line is no JSON object; the line was passed over\n"));
   assert_true(scratch_said(s, "s1.jsonl:6: the JSON text ends too early, a key is missing; the line was passed over\n"));
-  assert_true(scratch_said(s, "s1.jsonl:8: the file ends within this line (the JSON text ends within a string); the line was passed over\n"));
+  assert_true(
+      scratch_said(s, "s1.jsonl:8: the file ends within this line (the JSON text ends within a string); the line was passed over\n"));
   /* "say ? ? and ? nothing": 21 units, which is 6 tokens */
   assert_non_null(scratch_find(s, 0, "context_message", "\"band\":\"user_prompt\"", "\"tokens\":6,\"chars\":21", NULL));
   ctxp_auto_buf passed = {0};
@@ -201,8 +210,11 @@ static void a_session_brings_its_side_folder_along(void **state) {
   struct scratch *s = *state;
   scratch_text(s, "p/s1.jsonl", session);
   scratch_text(s, "p/s1/subagents/agent-q1.jsonl",
-               "{\"parentUuid\":null,\"isSidechain\":true,\"agentId\":\"q1\"," HEAD ",\"type\":\"user\",\"uuid\":\"x1\",\"message\":{\"content\":\"go\"}}\n"
-               "{\"parentUuid\":\"x1\",\"isSidechain\":true,\"agentId\":\"q1\"," HEAD ",\"type\":\"assistant\",\"uuid\":\"x2\",\"message\":{\"id\":\"n1\",\"content\":[],\"usage\":{\"input_tokens\":5,\"output_tokens\":1}}}\n");
+      "{\"parentUuid\":null,\"isSidechain\":true,\"agentId\":\"q1\"," HEAD
+      ",\"type\":\"user\",\"uuid\":\"x1\",\"message\":{\"content\":\"go\"}}\n"
+      "{\"parentUuid\":\"x1\",\"isSidechain\":true,\"agentId\":\"q1\"," HEAD
+      ",\"type\":\"assistant\",\"uuid\":\"x2\",\"message\":{\"id\":\"n1\",\"content\":[],\"usage\":{\"input_tokens\":5,\"output_tokens\":1}"
+      "}}\n");
   assert_int_equal(scratch_import(s, "p/s1.jsonl"), 0);
   assert_int_equal(s->result.files, 2);
   assert_int_equal(s->result.sessions, 1);
@@ -210,7 +222,8 @@ static void a_session_brings_its_side_folder_along(void **state) {
   assert_non_null(scratch_find(s, 0, "session_start", "\"thread\":\"q1\"", "\"parentThread\":\"\"", NULL));
 }
 
-static int truncate_at_open(void *data, const char *key, const char *product, const char *agent, uint64_t *ret_position, struct ctxp_error *err) {
+static int truncate_at_open(
+    void *data, const char *key, const char *product, const char *agent, uint64_t *ret_position, struct ctxp_error *err) {
   struct scratch *s = data;
   assert_int_equal(truncate(scratch_path(s, "s1.jsonl"), 4 << 20), 0);
   struct ctxp_import_sink real;
@@ -235,7 +248,10 @@ static void a_file_that_shrinks_while_it_is_read_ends_early(void **state) {
   ctxp_auto_buf text = {0};
   ctxp_buf_str(&text, USER("u1", "null", "x"));
   for (int i = 0; text.len < (size_t)24 << 20; i++) {
-    ctxp_buf_printf(&text, "{\"parentUuid\":\"u1\"," HEAD ",\"type\":\"user\",\"uuid\":\"v%d\",\"message\":{\"content\":[{\"type\":\"tool_result\",\"tool_use_id\":\"t%d\",\"content\":\"", i, i);
+    ctxp_buf_printf(&text,
+        "{\"parentUuid\":\"u1\"," HEAD
+        ",\"type\":\"user\",\"uuid\":\"v%d\",\"message\":{\"content\":[{\"type\":\"tool_result\",\"tool_use_id\":\"t%d\",\"content\":\"",
+        i, i);
     memset(ctxp_buf_room(&text, 100000), 'y', 100000);
     text.len += 100000;
     ctxp_buf_str(&text, "\"}]}}\n");
@@ -256,7 +272,9 @@ static void lines_are_read_through_a_small_buffer(void **state) {
   struct ctxp_lines lines = {.fd = -1};
   struct ctxp_line line;
   struct ctxp_str part;
-  scratch_text(s, "lines", "\xef\xbb\xbfone\r\n\nthree is longer than the buffer of sixteen bytes\nfour\nthis one is above the limit of one line, by far, as it has many more bytes than ninety-six of them, really\nsix");
+  scratch_text(s, "lines",
+      "\xef\xbb\xbfone\r\n\nthree is longer than the buffer of sixteen bytes\nfour\nthis one is above the limit of one line, by far, as it "
+      "has many more bytes than ninety-six of them, really\nsix");
   assert_int_equal(ctxp_lines_open(&lines, scratch_path(s, "lines"), &s->err), 0);
   lines.buffer_bytes = 16;
   lines.line_bytes = 96;

@@ -58,7 +58,8 @@ static void import(const char *path) {
   for (unsigned i = 0; i < ref.window_count; i++) {
     const struct ref_window *w = ref.windows[i];
     if (w->starts != 1 || w->ends != 1 || (w->turn_ends != w->turns && strcmp(w->thread, "side") != 0) || w->agents != w->agent_ends)
-      fail_msg("%s %s %s: %u starts %u ends, %u turns %u ends, %u agents %u ends", path, w->session, w->thread, w->starts, w->ends, w->turns, w->turn_ends, w->agents, w->agent_ends);
+      fail_msg("%s %s %s: %u starts %u ends, %u turns %u ends, %u agents %u ends", path, w->session, w->thread, w->starts, w->ends,
+          w->turns, w->turn_ends, w->agents, w->agent_ends);
   }
 }
 
@@ -113,14 +114,16 @@ static void compare_cost(const char *file) {
   uint32_t cost = get(0, "cost"), side = get(cost, "side_input");
   struct ref_sum sum = ref_totals(&ref, NULL, NULL), beside = ref_totals(&ref, NULL, "side");
   compared++;
-  if (fabs((double)sum.total_nano - 1e9 * number(get(cost, "cost_total"))) > 1000) said(file, "cost", "total", (double)sum.total_nano * 1e-9, number(get(cost, "cost_total")));
+  if (fabs((double)sum.total_nano - 1e9 * number(get(cost, "cost_total"))) > 1000)
+    said(file, "cost", "total", (double)sum.total_nano * 1e-9, number(get(cost, "cost_total")));
   if (fabs((double)sum.input_nano - 1e9 * number(get(cost, "cost_input_side"))) > 1000)
     said(file, "cost", "input side", (double)sum.input_nano * 1e-9, number(get(cost, "cost_input_side")));
   if (side == CTXP_JSON_NONE) return;
   if (beside.input != ctxp_json_u64(&truth, side, 0)) said(file, "side", "input", (double)beside.input, number(side));
   if (beside.read != ctxp_json_u64(&truth, get(cost, "side_cache_read"), 0)) said(file, "side", "cacheRead", (double)beside.read, 0);
   if (beside.output != ctxp_json_u64(&truth, get(cost, "side_output"), 0)) said(file, "side", "output", (double)beside.output, 0);
-  if (fabs((double)beside.total_nano - 1e9 * number(get(cost, "side_cost"))) > 1000) said(file, "side", "cost", (double)beside.total_nano * 1e-9, number(get(cost, "side_cost")));
+  if (fabs((double)beside.total_nano - 1e9 * number(get(cost, "side_cost"))) > 1000)
+    said(file, "side", "cost", (double)beside.total_nano * 1e-9, number(get(cost, "side_cost")));
 }
 
 static void compare_folder(const char *folder, bool cost) {
@@ -138,10 +141,22 @@ static void compare_folder(const char *folder, bool cost) {
   assert_int_equal(wrong, 0);
 }
 
-static void claude_code_sessions_have_their_truth(void **state) { (void)state; compare_folder("claude", false); }
-static void made_up_claude_code_sessions_have_their_truth(void **state) { (void)state; compare_folder("made-up/claude", false); }
-static void pi_sessions_have_their_truth(void **state) { (void)state; compare_folder("pi", true); }
-static void made_up_pi_sessions_have_their_truth(void **state) { (void)state; compare_folder("made-up/pi", true); }
+static void claude_code_sessions_have_their_truth(void **state) {
+  (void)state;
+  compare_folder("claude", false);
+}
+static void made_up_claude_code_sessions_have_their_truth(void **state) {
+  (void)state;
+  compare_folder("made-up/claude", false);
+}
+static void pi_sessions_have_their_truth(void **state) {
+  (void)state;
+  compare_folder("pi", true);
+}
+static void made_up_pi_sessions_have_their_truth(void **state) {
+  (void)state;
+  compare_folder("made-up/pi", true);
+}
 
 static void a_whole_tree_has_its_truth(void **state) {
   (void)state;
@@ -186,7 +201,8 @@ static void import_cases_have_their_truth(void **state) {
     const uint64_t got[] = {sum.calls, sum.input, sum.read, sum.write - sum.write_1h, sum.write_1h, sum.output};
     compared++;
     for (size_t k = 0; k < sizeof(keys) / sizeof(keys[0]); k++)
-      if (got[k] != ctxp_json_u64(&truth, get(expect, keys[k]), 0)) said(path, "expect", keys[k], (double)got[k], number(get(expect, keys[k])));
+      if (got[k] != ctxp_json_u64(&truth, get(expect, keys[k]), 0))
+        said(path, "expect", keys[k], (double)got[k], number(get(expect, keys[k])));
   }
   globfree(&found);
   assert_int_equal(wrong, 0);
@@ -195,7 +211,8 @@ static void import_cases_have_their_truth(void **state) {
 int main(int argc, char **argv) {
   static char dir[4096];
   const char *shared = getenv("CTXP_SHARED");
-  snprintf(dir, sizeof(dir), "%s/cases", shared ? shared : argc > 1 ? argv[1] : "../shared");
+  snprintf(dir, sizeof(dir), "%s/cases", shared ? shared : argc > 1 ? argv[1] :
+                                                                      "../shared");
   cases_dir = access(dir, R_OK) == 0 ? dir : NULL;
   if (!cases_dir) print_message("# skipped: there are no transcripts with a truth at %s\n", dir);
   const struct CMUnitTest tests[] = {

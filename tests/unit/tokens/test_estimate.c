@@ -15,7 +15,8 @@ static struct ctxp_json json;
 static void assert_tokens(struct ctxp_json *from, uint32_t message, uint32_t entry) {
   struct ctxp_str name = ctxp_json_text(&json, ctxp_json_get(&json, entry, "name"));
   uint64_t got = ctxp_estimate_message(from, message), expected = ctxp_json_u64(&json, ctxp_json_get(&json, entry, "tokens"), UINT64_MAX);
-  if (got != expected) fail_msg("%.*s: %llu tokens for %llu", (int)name.len, name.ptr, (unsigned long long)got, (unsigned long long)expected);
+  if (got != expected)
+    fail_msg("%.*s: %llu tokens for %llu", (int)name.len, name.ptr, (unsigned long long)got, (unsigned long long)expected);
 }
 
 static void every_message_has_its_estimate(void **state) {
