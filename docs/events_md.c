@@ -3,13 +3,17 @@
 #include <string.h>
 #include "ctxpipe/event.h"
 
-static const char *const type_names[] = {"text", "number", "signed number", "true or false", "time", "money", "name", "record", "list", "list of texts", "any value"};
-static const struct { enum ctxp_group group; const char *title, *about; } groups[] = {
-  {CTXP_GROUP_AGENT, "From agents", "What an agent or a feeder sends to the collector."},
-  {CTXP_GROUP_ANY, "From anybody", "What every part may say."},
-  {CTXP_GROUP_COLLECTOR, "From the collector", "What the collector adds to its own stream."},
-  {CTXP_GROUP_MECHANISM, "From mechanisms", "In the log: `ts`, `kind`, then the fields in this order, then agent, session and thread, then those marked *added*."},
-  {CTXP_GROUP_FOLD, "From the fold", "In the log as those of mechanisms."}};
+static const char *const type_names[] = {
+    "text", "number", "signed number", "true or false", "time", "money", "name", "record", "list", "list of texts", "any value"};
+static const struct {
+  enum ctxp_group group;
+  const char *title, *about;
+} groups[] = {{CTXP_GROUP_AGENT, "From agents", "What an agent or a feeder sends to the collector."},
+    {CTXP_GROUP_ANY, "From anybody", "What every part may say."},
+    {CTXP_GROUP_COLLECTOR, "From the collector", "What the collector adds to its own stream."},
+    {CTXP_GROUP_MECHANISM, "From mechanisms",
+        "In the log: `ts`, `kind`, then the fields in this order, then agent, session and thread, then those marked *added*."},
+    {CTXP_GROUP_FOLD, "From the fold", "In the log as those of mechanisms."}};
 
 static void cell(const char *text) {
   for (; *text; text++) {
@@ -60,10 +64,14 @@ int main(void) {
   static const struct ctxp_shape *const records[] = {CTXP_RECORDS(SHAPE)};
 #undef SHAPE
   const struct ctxp_names *const names[] = {&ctxp_names_band, &ctxp_names_role, &ctxp_names_label_kind, &ctxp_names_gap_side};
-  puts("# Events\n\nMade from `include/ctxpipe/event.def` by `ninja -C build docs`. On the wire an event is a MessagePack map with `kind`, `ts` (milliseconds UTC), `agent`,\n"
-       "`session`, `thread` (together one context window; an empty thread is the main one) and the fields below. In JSON, times are ISO 8601 with\n"
-       "milliseconds, and money, which is whole nano-dollars on the wire under a name that ends in `Nano`, is decimal dollars under the name without it.\n"
-       "Tokens and counts are whole numbers. Unknown fields are passed over and counted; a required one that is missing refuses the event.");
+  puts(
+      "# Events\n\nMade from `include/ctxpipe/event.def` by `ninja -C build docs`. On the wire an event is a MessagePack map with `kind`, "
+      "`ts` (milliseconds UTC), `agent`,\n"
+      "`session`, `thread` (together one context window; an empty thread is the main one) and the fields below. In JSON, times are ISO "
+      "8601 with\n"
+      "milliseconds, and money, which is whole nano-dollars on the wire under a name that ends in `Nano`, is decimal dollars under the "
+      "name without it.\n"
+      "Tokens and counts are whole numbers. Unknown fields are passed over and counted; a required one that is missing refuses the event.");
   for (size_t i = 0; i < sizeof(groups) / sizeof(*groups); i++) {
     printf("\n## %s\n\n%s\n", groups[i].title, groups[i].about);
     print_group(groups[i].group);

@@ -20,7 +20,7 @@
 #define EVENT_BYTES_UNTIL_WELCOME (16u << 20)
 #define SILENCE_MS 1000u /* then hello again, doubling */
 #define SILENCE_MAX_MS 30000u
-#define CONFIRM_LINGER_MS 200 /* at the end, for a confirmation on its way */
+#define OUTCOME_LINGER_MS 200 /* at the end, for an outcome on its way */
 
 enum state { CONNECTING, GREETING, OPEN, DEAD };
 
@@ -42,12 +42,10 @@ struct ctxp_client {
   struct { uint64_t seq; bool open, answered, refused; } ask;
   struct ctxp_error ask_refused;
   struct ctxp_buf answer, frame;
-  uint64_t applied[CTXP_INGEST_APPLIED_MAX];
-  unsigned applied_count;
-  bool confirming;
+  struct ctxp_ingest_outcome outcomes[CTXP_INGEST_OUTCOMES]; /* of the last answers */
+  unsigned outcome_count;
+  bool telling; /* an outcome was sent in this life */
   uint64_t sent, acked, refusals;
-  struct ctxp_buf ask_window;          /* agent, session and thread of the ask, for an answer_missed */
-  size_t ask_lens[3];
 };
 
 /* ---- making one ---- */
@@ -124,14 +122,13 @@ int ctxp_client_new(const struct ctxp_client_options *o, struct ctxp_client **re
 struct ctxp_client *ctxp_client_free(struct ctxp_client *c) {
   if (!c) return NULL;
   if (c->socket) {
-    if (c->confirming) set_int(c->socket, ZMQ_LINGER, CONFIRM_LINGER_MS);
+    if (c->telling) set_int(c->socket, ZMQ_LINGER, OUTCOME_LINGER_MS);
     zmq_close(c->socket);
   }
   if (c->context) zmq_ctx_term(c->context);
   ctxp_queue_deinit(&c->queue);
   ctxp_buf_deinit(&c->answer);
   ctxp_buf_deinit(&c->frame);
-  ctxp_buf_deinit(&c->ask_window);
   free(c->key);
   free(c->agent);
   free(c->product);
@@ -154,9 +151,9 @@ static int send_frame(struct ctxp_client *c) {
 
 static int say_hello(struct ctxp_client *c) {
   struct ctxp_ingest_hello hello = {CTXP_STR("libctxpipe"), ctxp_str(c->key), ctxp_str(c->agent), ctxp_str(c->product), ++c->nonce, c->welcome.stream, c->base, {0}};
-  unsigned n = c->applied_count < CTXP_INGEST_APPLIED_MAX ? c->applied_count : CTXP_INGEST_APPLIED_MAX;
+  unsigned n = c->outcome_count < CTXP_INGEST_OUTCOMES ? c->outcome_count : CTXP_INGEST_OUTCOMES;
   ctxp_buf_reset(&c->frame);
-  ctxp_ingest_write_hello(&c->frame, &hello, c->applied, n);
+  ctxp_ingest_write_hello(&c->frame, &hello, c->outcomes, n);
   int r = send_frame(c);
   if (r == 0) c->state = GREETING;
   c->heard_ms = ctxp_clock_ms();
@@ -209,12 +206,21 @@ static int push(struct ctxp_client *c, bool all) {
   return 0;
 }
 
-static void confirm(struct ctxp_client *c, uint64_t seq) {
-  c->applied[c->applied_count++ % CTXP_INGEST_APPLIED_MAX] = seq;
+/* the outcome that is remembered of an ask; NULL: none, or too long ago */
+static struct ctxp_ingest_outcome *outcome_of(struct ctxp_client *c, uint64_t seq) {
+  for (unsigned i = 0; i < c->outcome_count && i < CTXP_INGEST_OUTCOMES; i++)
+    if (c->outcomes[i].seq == seq) return &c->outcomes[i];
+  return NULL;
+}
+
+static void tell_outcome(struct ctxp_client *c, uint64_t seq, enum ctxp_outcome outcome) {
+  struct ctxp_ingest_outcome *at = outcome_of(c, seq);
+  if (!at) at = &c->outcomes[c->outcome_count++ % CTXP_INGEST_OUTCOMES];
+  *at = (struct ctxp_ingest_outcome){seq, outcome};
   ctxp_buf_reset(&c->frame);
-  ctxp_ingest_write_applied(&c->frame, seq);
-  c->confirming = true;
-  (void)send_frame(c); /* not sent: the next hello says it again */
+  ctxp_ingest_write_outcome(&c->frame, at);
+  c->telling = true;
+  if (c->state == OPEN) (void)send_frame(c); /* not sent: the next hello says it again */
 }
 
 /* ---- receiving ---- */
@@ -261,7 +267,11 @@ static void on_refused(struct ctxp_client *c, const struct ctxp_ingest_refused *
 }
 
 static void on_answer(struct ctxp_client *c, const struct ctxp_ingest_answer *a) {
-  if (!c->ask.open || a->seq != c->ask.seq) return;
+  if (!c->ask.open || a->seq != c->ask.seq) { /* nobody waits for it any more */
+    const struct ctxp_ingest_outcome *known = outcome_of(c, a->seq);
+    if (!ctxp_map_bool(a->actions, "unchanged", false)) tell_outcome(c, a->seq, known ? known->outcome : CTXP_OUTCOME_TIMEOUT);
+    return;
+  }
   ctxp_buf_reset(&c->answer);
   ctxp_buf_add(&c->answer, a->actions.ptr, a->actions.len);
   c->ask.answered = !c->answer.failed;
@@ -286,7 +296,7 @@ static int on_message(struct ctxp_client *c, struct ctxp_raw message) {
     if (c->state == OPEN && m.answer.instance == c->welcome.instance) on_answer(c, &m.answer);
     break;
   case CTXP_INGEST_SUPERSEDED: die(c, -ESTALE, "another client uses this key now", CTXP_STR("")); break;
-  case CTXP_INGEST_HELLO: case CTXP_INGEST_EVENTS: case CTXP_INGEST_APPLIED: case CTXP_INGEST_OPS: break; /* a client's own */
+  case CTXP_INGEST_HELLO: case CTXP_INGEST_EVENTS: case CTXP_INGEST_OUTCOME: case CTXP_INGEST_OPS: break; /* a client's own */
   }
   return 0;
 }
@@ -387,27 +397,6 @@ int ctxp_client_send(struct ctxp_client *c, const struct ctxp_event *event, uint
   return batch ? 0 : pump(c, 0, c->batch_bytes == 0, err);
 }
 
-static int keep_window(struct ctxp_client *c, const struct ctxp_event *event) {
-  const struct ctxp_str parts[3] = {event->agent, event->session, event->thread};
-  ctxp_buf_reset(&c->ask_window);
-  for (int i = 0; i < 3; i++) {
-    ctxp_buf_add(&c->ask_window, parts[i].ptr, parts[i].len);
-    c->ask_lens[i] = parts[i].len;
-  }
-  return ctxp_buf_error(&c->ask_window);
-}
-
-static int missed(struct ctxp_client *c, const char *reason, struct ctxp_error *err) {
-  const char *at = (const char *)c->ask_window.ptr;
-  struct ctxp_event ev = {.kind = CTXP_KIND_answer_missed,
-                          .agent = {at, c->ask_lens[0]}, .session = {at ? at + c->ask_lens[0] : at, c->ask_lens[1]},
-                          .thread = {at ? at + c->ask_lens[0] + c->ask_lens[1] : at, c->ask_lens[2]}};
-  ctxp_set(&ev.answer_missed, answer_missed, askSeq, c->ask.seq);
-  ctxp_set(&ev.answer_missed, answer_missed, reason, ctxp_str(reason));
-  int r = enqueue(c, &ev, 0, err); /* beside the buffer's limit: small, and one for each ask */
-  return r < 0 ? r : pump(c, 0, true, err);
-}
-
 static bool asks(const struct ctxp_event *ev) {
   return (ev->kind == CTXP_KIND_tool_result && ctxp_has(&ev->tool_result, tool_result, ask) && ev->tool_result.ask) ||
          (ev->kind == CTXP_KIND_context && ctxp_has(&ev->context, context, ask) && ev->context.ask);
@@ -419,7 +408,6 @@ int ctxp_client_ask(struct ctxp_client *c, const struct ctxp_event *event, int t
   if (ev.kind == CTXP_KIND_context) ctxp_set(&ev.context, context, ask, true);
   if (!asks(&ev)) return ctxp_error_set(err, -EINVAL, "client '%s': only a tool_result or a context can ask", c->key);
   uint64_t end = ctxp_clock_ms() + (timeout_ms > 0 ? (uint64_t)timeout_ms : 0);
-  if (keep_window(c, &ev) < 0) return ctxp_error_set(err, -ENOMEM, "client '%s': out of memory", c->key);
   c->ask.open = c->ask.answered = c->ask.refused = false;
   int r = ctxp_client_send(c, &ev, 0, timeout_ms, err);
   if (r != 0) return r < 0 ? r : 2;
@@ -430,11 +418,9 @@ int ctxp_client_ask(struct ctxp_client *c, const struct ctxp_event *event, int t
   c->ask.open = false;
   if (r < 0) return r;
   if (c->ask.refused) return ctxp_error_set(err, -EBADMSG, "%s", c->ask_refused.text);
-  if (r > 0) {
-    r = missed(c, "timeout", err);
-    return r < 0 ? r : 1;
-  }
-  if (!ctxp_map_bool(ctxp_buf_raw(&c->answer), "unchanged", false)) confirm(c, c->ask.seq);
+  bool changed = r == 0 && !ctxp_map_bool(ctxp_buf_raw(&c->answer), "unchanged", false);
+  if (r > 0 || changed) tell_outcome(c, c->ask.seq, changed ? CTXP_OUTCOME_APPLIED : CTXP_OUTCOME_TIMEOUT);
+  if (r > 0) return 1;
   *ret_answer = ctxp_buf_raw(&c->answer);
   return 0;
 }
@@ -442,7 +428,11 @@ int ctxp_client_ask(struct ctxp_client *c, const struct ctxp_event *event, int t
 int ctxp_client_missed(struct ctxp_client *c, const char *reason, struct ctxp_error *err) {
   if (c->state == DEAD) return ctxp_error_set(err, c->dead_code, "%s", c->dead.text);
   if (c->ask.seq == 0) return ctxp_error_set(err, -EINVAL, "client '%s': no answer has come that could have been missed", c->key);
-  return missed(c, reason, err);
+  enum ctxp_outcome outcome = ctxp_outcome_parse(ctxp_str(reason));
+  if (outcome == CTXP_OUTCOMES || outcome == CTXP_OUTCOME_APPLIED)
+    return ctxp_error_set(err, -EINVAL, "client '%s': an answer is missed by timeout, lost, superseded or refused, not by '%s'", c->key, reason);
+  tell_outcome(c, c->ask.seq, outcome);
+  return pump(c, 0, true, err);
 }
 
 int ctxp_client_rekey(struct ctxp_client *c, const char *key, const char *agent, const char *product, int timeout_ms, struct ctxp_error *err) {
@@ -454,7 +444,7 @@ int ctxp_client_rekey(struct ctxp_client *c, const char *key, const char *agent,
     return ctxp_error_set(err, -ENOMEM, "client: out of memory");
   c->welcome = (struct ctxp_ingest_welcome){0};
   c->base = c->last = c->refused_upto = c->sent = c->acked = c->refusals = 0;
-  c->applied_count = 0;
+  c->outcome_count = 0;
   memset(&c->ask, 0, sizeof(c->ask));
   if (c->state == CONNECTING) return 0;
   r = say_hello(c);

@@ -1,7 +1,7 @@
 #include <errno.h>
 #include "bus/ingest.h"
 
-static const char *const op_names[CTXP_INGEST_OPS] = {"hello", "events", "applied", "greet", "welcome", "ack", "refused", "answer", "superseded"};
+static const char *const op_names[CTXP_INGEST_OPS] = {"hello", "events", "outcomes", "greet", "welcome", "ack", "refused", "answer", "superseded"};
 
 /* ---- reading ---- */
 static int take_u64(struct ctxp_cursor *c, uint64_t *ret) {
@@ -23,12 +23,31 @@ static int bad(const char **ret_reason, const char *reason) {
   return -EBADMSG;
 }
 
-/* the applied numbers of hello and of the message of that name: all numbers, and nothing behind them */
-static int check_numbers(struct ctxp_list list) {
-  struct ctxp_cursor c = ctxp_cursor((struct ctxp_raw){list.ptr, list.len});
-  uint64_t number;
+static const char *const outcome_names[CTXP_OUTCOMES] = {"applied", "timeout", "lost", "superseded", "refused"};
+
+const char *ctxp_outcome_name(enum ctxp_outcome outcome) { return outcome_names[outcome]; }
+
+enum ctxp_outcome ctxp_outcome_parse(struct ctxp_str name) {
+  unsigned i = 0;
+  while (i < CTXP_OUTCOMES && !ctxp_str_is(name, outcome_names[i])) i++;
+  return (enum ctxp_outcome)i;
+}
+
+static int take_outcome(struct ctxp_cursor *c, struct ctxp_ingest_outcome *ret) {
+  struct ctxp_pack_value name;
+  uint32_t pair;
+  if (ctxp_array_open(c, &pair) < 0 || pair != 2 || take_u64(c, &ret->seq) < 0) return -EBADMSG;
+  if (ctxp_cursor_next(c, &name) < 0 || name.type != CTXP_PACK_STR) return -EBADMSG;
+  ret->outcome = ctxp_outcome_parse(name.str);
+  return ret->outcome < CTXP_OUTCOMES ? 0 : -EBADMSG;
+}
+
+/* of hello and of the message of that name: all well-formed, and nothing behind them */
+static int check_outcomes(struct ctxp_list list) {
+  struct ctxp_cursor c = {list.ptr, list.ptr + list.len};
+  struct ctxp_ingest_outcome outcome;
   for (uint32_t i = 0; i < list.count; i++)
-    if (take_u64(&c, &number) < 0) return -EBADMSG;
+    if (take_outcome(&c, &outcome) < 0) return -EBADMSG;
   return c.at == c.end ? 0 : -EBADMSG;
 }
 
@@ -40,9 +59,9 @@ static int read_hello(struct ctxp_cursor *c, struct ctxp_ingest_hello *h, const 
   if (h->key.len == 0 || h->key.len > CTXP_INGEST_KEY_MAX) return bad(reason, "hello: `key` must be a text of 1 to 200 bytes");
   if (h->agent.len == 0 || h->agent.len > CTXP_INGEST_KEY_MAX) return bad(reason, "hello: `agent` must be a text of 1 to 200 bytes");
   if (h->product.len > CTXP_INGEST_KEY_MAX || h->client.len > CTXP_INGEST_KEY_MAX) return bad(reason, "hello: `product` and `client` may have 200 bytes");
-  struct ctxp_raw applied = ctxp_map_get(map, "applied");
-  struct ctxp_cursor list = ctxp_cursor(applied);
-  if (applied.len && (take_list(&list, &h->applied) < 0 || check_numbers(h->applied) < 0)) return bad(reason, "hello: `applied` must be an array of numbers");
+  struct ctxp_raw outcomes = ctxp_map_get(map, "outcomes");
+  struct ctxp_cursor list = ctxp_cursor(outcomes);
+  if (outcomes.len && (take_list(&list, &h->outcomes) < 0 || check_outcomes(h->outcomes) < 0)) return bad(reason, "hello: `outcomes` must be pairs of a number and an outcome");
   c->at = c->end;
   return 0;
 }
@@ -80,8 +99,8 @@ static int read_arguments(struct ctxp_cursor *c, struct ctxp_ingest *ret, const 
     if (take_u64(c, &ret->events.prev) < 0 || take_list(c, &ret->events.items) < 0) return bad(reason, "events must hold a number and an array");
     c->at = c->end; /* what stands behind the last item shows when the items are read */
     return 0;
-  case CTXP_INGEST_APPLIED:
-    if (take_list(c, &ret->applied) < 0 || check_numbers(ret->applied) < 0) return bad(reason, "applied must hold an array of numbers");
+  case CTXP_INGEST_OUTCOME:
+    if (take_list(c, &ret->outcomes) < 0 || check_outcomes(ret->outcomes) < 0) return bad(reason, "outcomes must hold pairs of a number and an outcome");
     c->at = c->end;
     return 0;
   case CTXP_INGEST_WELCOME: return read_welcome(c, &ret->welcome, reason);
@@ -131,10 +150,10 @@ int ctxp_ingest_item(struct ctxp_list *items, uint64_t *ret_seq, struct ctxp_raw
   return 1;
 }
 
-int ctxp_ingest_number(struct ctxp_list *numbers, uint64_t *ret) {
-  struct ctxp_cursor c = ctxp_cursor((struct ctxp_raw){numbers->ptr, numbers->len});
-  if (numbers->count == 0 || take_u64(&c, ret) < 0) return 0;
-  *numbers = (struct ctxp_list){c.at, (size_t)(c.end - c.at), numbers->count - 1};
+int ctxp_ingest_next_outcome(struct ctxp_list *outcomes, struct ctxp_ingest_outcome *ret) {
+  struct ctxp_cursor c = {outcomes->ptr, outcomes->ptr + outcomes->len};
+  if (outcomes->count == 0 || take_outcome(&c, ret) < 0) return 0;
+  *outcomes = (struct ctxp_list){c.at, (size_t)(c.end - c.at), outcomes->count - 1};
   return 1;
 }
 
@@ -155,7 +174,13 @@ static void put_u64(struct ctxp_buf *out, const char *key, uint64_t value) {
   ctxp_pack_u64(out, value);
 }
 
-void ctxp_ingest_write_hello(struct ctxp_buf *out, const struct ctxp_ingest_hello *hello, const uint64_t *applied, unsigned applied_count) {
+static void put_outcome(struct ctxp_buf *out, const struct ctxp_ingest_outcome *outcome) {
+  ctxp_pack_array(out, 2);
+  ctxp_pack_u64(out, outcome->seq);
+  ctxp_pack_cstr(out, outcome_names[outcome->outcome]);
+}
+
+void ctxp_ingest_write_hello(struct ctxp_buf *out, const struct ctxp_ingest_hello *hello, const struct ctxp_ingest_outcome *outcomes, unsigned count) {
   head(out, CTXP_INGEST_HELLO);
   ctxp_pack_map(out, 8);
   put_str(out, "client", hello->client);
@@ -165,9 +190,9 @@ void ctxp_ingest_write_hello(struct ctxp_buf *out, const struct ctxp_ingest_hell
   put_u64(out, "nonce", hello->nonce);
   put_u64(out, "stream", hello->stream);
   put_u64(out, "base", hello->base);
-  ctxp_pack_cstr(out, "applied");
-  ctxp_pack_array(out, applied_count);
-  for (unsigned i = 0; i < applied_count; i++) ctxp_pack_u64(out, applied[i]);
+  ctxp_pack_cstr(out, "outcomes");
+  ctxp_pack_array(out, count);
+  for (unsigned i = 0; i < count; i++) put_outcome(out, &outcomes[i]);
 }
 
 void ctxp_ingest_write_events(struct ctxp_buf *out, uint64_t prev, uint32_t count) {
@@ -182,10 +207,10 @@ void ctxp_ingest_write_item(struct ctxp_buf *out, uint64_t seq, struct ctxp_raw 
   ctxp_pack_bin(out, body);
 }
 
-void ctxp_ingest_write_applied(struct ctxp_buf *out, uint64_t seq) {
-  head(out, CTXP_INGEST_APPLIED);
+void ctxp_ingest_write_outcome(struct ctxp_buf *out, const struct ctxp_ingest_outcome *outcome) {
+  head(out, CTXP_INGEST_OUTCOME);
   ctxp_pack_array(out, 1);
-  ctxp_pack_u64(out, seq);
+  put_outcome(out, outcome);
 }
 
 void ctxp_ingest_write_welcome(struct ctxp_buf *out, const struct ctxp_ingest_welcome *welcome) {

@@ -17,8 +17,8 @@ struct input {
 struct ctxp_merge {
   struct input *inputs;
   unsigned count, *order; /* order: of the inputs, within a cause */
-  unsigned at;            /* in `order`, within the cause in hand */
-  bool inside;            /* a cause is in hand */
+  unsigned at; /* in `order`, within the cause in hand */
+  bool inside; /* a cause is in hand */
   uint64_t cause, done, late, skipped, applied; /* applied: the last topology event that was */
   struct ctxp_merge_hold_begun begun;
   struct { /* what the last look found to be waiting */
@@ -30,7 +30,9 @@ struct ctxp_merge {
 
 #define NOT_NAMED UINT32_MAX
 
-struct ctxp_merge *ctxp_merge_new(void) { return calloc(1, sizeof(struct ctxp_merge)); }
+struct ctxp_merge *ctxp_merge_new(void) {
+  return calloc(1, sizeof(struct ctxp_merge));
+}
 
 struct ctxp_merge *ctxp_merge_free(struct ctxp_merge *m) {
   if (!m) return NULL;
@@ -117,14 +119,18 @@ static struct hold *held(const struct input *in, uint64_t cause) {
 
 static bool named(const struct input *in) { return in->role != CTXP_FLOW_MECHANISM || in->rank != NOT_NAMED; }
 
-static uint64_t cause_of(const struct input *in, const struct ctxp_item *item) { return in->role == CTXP_FLOW_COLLECTOR ? item->seq : item->cause; }
+static uint64_t cause_of(const struct input *in, const struct ctxp_item *item) {
+  return in->role == CTXP_FLOW_COLLECTOR ? item->seq : item->cause;
+}
 
 /* passes over what the input derived from causes up to `upto` without taking part */
 static void pass_over(struct ctxp_merge *m, struct input *in, uint64_t upto) {
   struct ctxp_item item;
   while (in->flow.peek(in->flow.data, &item) && cause_of(in, &item) <= upto) {
-    if (held(in, cause_of(in, &item))) m->late++;
-    else m->skipped++;
+    if (held(in, cause_of(in, &item)))
+      m->late++;
+    else
+      m->skipped++;
     in->flow.next(in->flow.data);
   }
 }
@@ -253,7 +259,9 @@ void ctxp_merge_take(struct ctxp_merge *m) {
   settle(m, &item);
 }
 
-struct ctxp_merge_hold_begun ctxp_merge_begun(const struct ctxp_merge *m) { return m->begun; }
+struct ctxp_merge_hold_begun ctxp_merge_begun(const struct ctxp_merge *m) {
+  return m->begun;
+}
 bool ctxp_merge_between(const struct ctxp_merge *m) { return !m->inside; }
 uint64_t ctxp_merge_done(const struct ctxp_merge *m) { return m->done; }
 uint64_t ctxp_merge_late(const struct ctxp_merge *m) { return m->late; }

@@ -15,12 +15,15 @@ struct ctxp_flow { /* one upstream, as a reader gives it */
   uint64_t (*reach)(void *data); /* every event with a cause up to here (of the collector: a number) was given out or is at hand */
   void *data;
 };
-enum ctxp_flow_role { CTXP_FLOW_COLLECTOR, CTXP_FLOW_MECHANISM, CTXP_FLOW_OTHER };
+enum ctxp_flow_role { CTXP_FLOW_COLLECTOR,
+  CTXP_FLOW_MECHANISM,
+  CTXP_FLOW_OTHER };
 
 struct ctxp_merge *ctxp_merge_new(void);
 struct ctxp_merge *ctxp_merge_free(struct ctxp_merge *merge);
 /* In the order of `subscribe`. name: copied. */
-int ctxp_merge_add(struct ctxp_merge *merge, const char *name, enum ctxp_flow_role role, const struct ctxp_flow *flow) __attribute__((warn_unused_result));
+int ctxp_merge_add(struct ctxp_merge *merge, const char *name, enum ctxp_flow_role role, const struct ctxp_flow *flow)
+    __attribute__((warn_unused_result));
 /* After a restart: what was done, and the topology event in force (a body; {0}: none). */
 int ctxp_merge_restore(struct ctxp_merge *merge, uint64_t done, struct ctxp_raw topology) __attribute__((warn_unused_result));
 /* input takes no part in the causes from..to. In rising order of `from` for one input. */
@@ -36,9 +39,9 @@ struct ctxp_merge_hold_begun {
 };
 struct ctxp_merge_hold_begun ctxp_merge_begun(const struct ctxp_merge *merge);
 
-bool ctxp_merge_between(const struct ctxp_merge *merge);     /* no cause is half done: a checkpoint may be made */
-uint64_t ctxp_merge_done(const struct ctxp_merge *merge);    /* everything that causes up to here caused was taken */
-uint64_t ctxp_merge_late(const struct ctxp_merge *merge);    /* events that came for causes in which their input was held */
+bool ctxp_merge_between(const struct ctxp_merge *merge); /* no cause is half done: a checkpoint may be made */
+uint64_t ctxp_merge_done(const struct ctxp_merge *merge); /* everything that causes up to here caused was taken */
+uint64_t ctxp_merge_late(const struct ctxp_merge *merge); /* events that came for causes in which their input was held */
 uint64_t ctxp_merge_skipped(const struct ctxp_merge *merge); /* events of causes in which their input took no part */
 /* What is waited for: an event is at hand for cause *ret_from, and `input` has not said all up to there. false: nothing waits.
  * *ret_to: how far one could go without it. */

@@ -6,10 +6,10 @@
 
 #define CHUNK_BYTES (256u << 10) /* of one message, unless one event is larger */
 #define CHUNK_COUNT 1024
-#define CHUNK_HEAD 5             /* room for the array's head in front of the rows */
+#define CHUNK_HEAD 5 /* room for the array's head in front of the rows */
 #define HEAD_MS 1000
-#define MARK 200                 /* messages that may wait for one subscriber */
-#define SERVE_MAX 32             /* requests a round */
+#define MARK 200 /* messages that may wait for one subscriber */
+#define SERVE_MAX 32 /* requests a round */
 #define REPLAY_COUNT 1024
 #define REPLAY_BYTES (1u << 20)
 
@@ -18,7 +18,7 @@ struct chunk {
   unsigned topic, count;
   uint64_t prev;
   struct ctxp_record first; /* its body is not used */
-  size_t map_at;            /* where the first event's map begins */
+  size_t map_at; /* where the first event's map begins */
   struct ctxp_buf rows;
 };
 struct subscriber {
@@ -72,7 +72,9 @@ int ctxp_publisher_new(const struct ctxp_publisher_options *options, struct ctxp
   p->stream = options->stream;
   p->tail = &p->chunks;
   for (unsigned topic = 0; topic < CTXP_TOPICS; topic++) ctxp_topic_text(topic, p->topics[topic]);
-  int r = getrandom(&p->epoch, sizeof(p->epoch), 0) == sizeof(p->epoch) ? 0 : ctxp_error_set(err, -EIO, "no random number for node '%s'", options->node);
+  int r = getrandom(&p->epoch, sizeof(p->epoch), 0) == sizeof(p->epoch) ?
+      0 :
+      ctxp_error_set(err, -EIO, "no random number for node '%s'", options->node);
   if (r == 0) r = open_sockets(p, options, err);
   if (r < 0) {
     ctxp_publisher_free(p);
@@ -170,7 +172,11 @@ static void send_chunk(struct ctxp_publisher *p, struct chunk *chunk) {
 }
 
 static void send_head(struct ctxp_publisher *p, uint64_t now_ms) {
-  struct ctxp_wire_head head = {.stream = ctxp_stream_id(p->stream), .epoch = p->epoch, .seq = ctxp_stream_head(p->stream), .watermark = p->watermark, .state = p->state};
+  struct ctxp_wire_head head = {.stream = ctxp_stream_id(p->stream),
+      .epoch = p->epoch,
+      .seq = ctxp_stream_head(p->stream),
+      .watermark = p->watermark,
+      .state = p->state};
   for (unsigned topic = 0; topic < CTXP_TOPICS; topic++) head.topic[topic] = ctxp_stream_topic_head(p->stream, topic);
   ctxp_buf_reset(&p->header);
   ctxp_buf_reset(&p->body);
@@ -195,9 +201,10 @@ void ctxp_publisher_flush(struct ctxp_publisher *p, uint64_t now_ms) {
   send_head(p, now_ms);
 }
 
+/* On whole seconds of the clock that all processes share: an idle reader of several is woken once a second, not once for each. */
 uint64_t ctxp_publisher_tick(struct ctxp_publisher *p, uint64_t now_ms) {
-  if (now_ms >= p->last_head_ms + HEAD_MS) send_head(p, now_ms);
-  return p->last_head_ms + HEAD_MS;
+  if (now_ms / HEAD_MS > p->last_head_ms / HEAD_MS) send_head(p, now_ms);
+  return (p->last_head_ms / HEAD_MS + 1) * HEAD_MS;
 }
 
 /* ---- serving ---- */
@@ -211,8 +218,10 @@ static void subscription(struct ctxp_publisher *p, const uint8_t *bytes, size_t 
   if (len < 1 || len - 1 >= CTXP_TOPIC_MAX) return;
   for (unsigned topic = 1; topic < CTXP_TOPICS; topic++) {
     if (strncmp(p->topics[topic], (const char *)bytes + 1, len - 1) != 0) continue;
-    if (bytes[0] == 1) p->wanted[topic]++;
-    else if (p->wanted[topic]) p->wanted[topic]--;
+    if (bytes[0] == 1)
+      p->wanted[topic]++;
+    else if (p->wanted[topic])
+      p->wanted[topic]--;
   }
 }
 
@@ -233,7 +242,8 @@ static uint64_t watermark_at(const struct ctxp_publisher *p, uint64_t upto) {
   return p->batch.upto_cause ? p->batch.upto_cause - 1 : 0;
 }
 
-static int fill_answer(struct ctxp_publisher *p, const struct ctxp_wire_request *request, struct ctxp_wire_answer *answer, struct ctxp_error *err) {
+static int fill_answer(
+    struct ctxp_publisher *p, const struct ctxp_wire_request *request, struct ctxp_wire_answer *answer, struct ctxp_error *err) {
   int r = ctxp_stream_check(p->stream, &request->place, p->node, err);
   answer->text = ctxp_str(err->text);
   if (r < 0) return r;
@@ -251,8 +261,7 @@ static int fill_answer(struct ctxp_publisher *p, const struct ctxp_wire_request 
 
 static int serve(struct ctxp_publisher *p, zmq_msg_t *peer, const struct ctxp_wire_request *request, struct ctxp_error *err) {
   struct ctxp_buf header = {0}, body = {0};
-  struct ctxp_wire_answer answer = {.number = request->number, .stream = ctxp_stream_id(p->stream), .epoch = p->epoch,
-                                    .first = ctxp_stream_first(p->stream), .head = ctxp_stream_head(p->stream)};
+  struct ctxp_wire_answer answer = {.number = request->number, .stream = ctxp_stream_id(p->stream), .epoch = p->epoch, .first = ctxp_stream_first(p->stream), .head = ctxp_stream_head(p->stream)};
   p->batch.count = 0;
   int r = fill_answer(p, request, &answer, err);
   if (r < 0) return r;
@@ -308,7 +317,8 @@ static int receive_one(struct ctxp_publisher *p, struct ctxp_error *err) {
   return r;
 }
 
-int ctxp_publisher_ready(struct ctxp_publisher *p, const zmq_pollitem_t items[CTXP_PUBLISHER_ITEMS], uint64_t now_ms, struct ctxp_error *err) {
+int ctxp_publisher_ready(
+    struct ctxp_publisher *p, const zmq_pollitem_t items[CTXP_PUBLISHER_ITEMS], uint64_t now_ms, struct ctxp_error *err) {
   if (items[0].revents & ZMQ_POLLIN) read_subscriptions(p, now_ms);
   if (!(items[1].revents & ZMQ_POLLIN)) return 0;
   for (int i = 0; i < SERVE_MAX; i++) {

@@ -47,12 +47,14 @@ static int fail(const struct ctxp_store *store, int code, const char *doing, str
   const char *dir = store->dir;
   if (code == ENOSPC || code == EDQUOT || (code == EIO && disk_full(dir)))
     return ctxp_error_set(err, -ENOSPC, "cannot %s in %s: no space is left on the disk; free some, and start again", doing, dir);
-  if (code == EFBIG) return ctxp_error_set(err, -EFBIG, "cannot %s in %s: the file has reached the process's limit of file size (ulimit -f)", doing, dir);
+  if (code == EFBIG)
+    return ctxp_error_set(err, -EFBIG, "cannot %s in %s: the file has reached the process's limit of file size (ulimit -f)", doing, dir);
   if (code == MDB_MAP_FULL)
     return ctxp_error_set(err, -ENOSPC, "cannot %s in %s: the store is full; raise max_bytes in the topology", doing, dir);
   if (code == MDB_CORRUPTED || code == MDB_PAGE_NOTFOUND || code == MDB_INVALID || code == MDB_VERSION_MISMATCH || code == MDB_PANIC)
-    return ctxp_error_set(err, -EBADMSG, "cannot %s: %s/data.mdb is damaged (%s); restore it from a backup, or move the directory away to start afresh", doing,
-                          dir, mdb_strerror(code));
+    return ctxp_error_set(err, -EBADMSG,
+        "cannot %s: %s/data.mdb is damaged (%s); restore it from a backup, or move the directory away to start afresh", doing, dir,
+        mdb_strerror(code));
   if (code == EACCES || code == EPERM || code == EROFS)
     return ctxp_error_set(err, -code, "cannot %s in %s: %s; it must be a directory that this user may write", doing, dir, strerror(code));
   return ctxp_error_set(err, code > 0 ? -code : -EIO, "cannot %s in %s: %s", doing, dir, mdb_strerror(code));
@@ -75,8 +77,9 @@ static int take_lock(struct ctxp_store *store, struct ctxp_error *err) {
   if (flock(store->lock, LOCK_EX | LOCK_NB) < 0) {
     if (errno != EWOULDBLOCK) return fail(store, errno, "lock the state directory", err);
     ssize_t got = pread(store->lock, pid, sizeof(pid) - 1, 0);
-    return ctxp_error_set(err, -EWOULDBLOCK, "%s is in use by another process%s%s; stop that one first (ctxpipe down), or name another state_dir", store->dir,
-                          got > 0 ? ", pid " : "", pid);
+    return ctxp_error_set(err, -EWOULDBLOCK,
+        "%s is in use by another process%s%s; stop that one first (ctxpipe down), or name another state_dir", store->dir,
+        got > 0 ? ", pid " : "", pid);
   }
   if (store->read_only) return 0;
   int len = snprintf(pid, sizeof(pid), "%d", (int)getpid());
@@ -97,8 +100,9 @@ static int check_length(struct ctxp_store *store, struct ctxp_error *err) {
   store->length = (uint64_t)st.st_size;
   uint64_t needed = ((uint64_t)info.me_last_pgno + 1) * store->page_bytes;
   if (needed <= store->length) return 0;
-  return ctxp_error_set(err, -EBADMSG, "%s/data.mdb was cut: it has %llu bytes and must have %llu; restore it from a backup, or move the directory away to start afresh",
-                        store->dir, (unsigned long long)store->length, (unsigned long long)needed);
+  return ctxp_error_set(err, -EBADMSG,
+      "%s/data.mdb was cut: it has %llu bytes and must have %llu; restore it from a backup, or move the directory away to start afresh",
+      store->dir, (unsigned long long)store->length, (unsigned long long)needed);
 }
 
 /* before LMDB maps it: two whole meta pages, or nothing at all */
@@ -106,8 +110,9 @@ static int check_header(struct ctxp_store *store, const char *path, struct ctxp_
   struct stat st;
   if (stat(path, &st) < 0) return errno == ENOENT ? 0 : fail(store, errno, "open the store", err);
   if (st.st_size == 0 || st.st_size >= 2 * sysconf(_SC_PAGESIZE)) return 0;
-  return ctxp_error_set(err, -EBADMSG, "%s was cut: it has %lld bytes, less than its header; restore it from a backup, or move the directory away to start afresh",
-                        path, (long long)st.st_size);
+  return ctxp_error_set(err, -EBADMSG,
+      "%s was cut: it has %lld bytes, less than its header; restore it from a backup, or move the directory away to start afresh", path,
+      (long long)st.st_size);
 }
 
 static int open_env(struct ctxp_store *store, uint64_t max_bytes, struct ctxp_error *err) {
@@ -229,9 +234,12 @@ static void read_end(struct ctxp_store *store, MDB_txn *txn) {
 }
 
 /* ---- keys and values ---- */
-static uint64_t sum_of(struct ctxp_raw key, struct ctxp_raw value) { return ctxp_hash64(value.ptr, value.len, ctxp_hash64(key.ptr, key.len, 0)); }
+static uint64_t sum_of(struct ctxp_raw key, struct ctxp_raw value) {
+  return ctxp_hash64(value.ptr, value.len, ctxp_hash64(key.ptr, key.len, 0));
+}
 
-static int put_room(struct ctxp_store *store, enum ctxp_db db, MDB_val *key, size_t len, unsigned flags, uint8_t **ret_room, struct ctxp_error *err) {
+static int put_room(
+    struct ctxp_store *store, enum ctxp_db db, MDB_val *key, size_t len, unsigned flags, uint8_t **ret_room, struct ctxp_error *err) {
   int r = ctxp_store_begin(store, err);
   if (r < 0) return r;
   MDB_val room = {len, NULL};
@@ -271,8 +279,10 @@ static int take_value(struct ctxp_store *store, enum ctxp_db db, MDB_val key, MD
     v = (struct ctxp_raw){v.ptr + SUM_SIZE, v.len - SUM_SIZE};
   }
   if (value.mv_size < SUM_SIZE || sum != sum_of(k, v))
-    return ctxp_error_set(err, -EBADMSG, "%s/data.mdb is damaged: a record of '%s' does not have its checksum; restore it from a backup, or move the directory away to start afresh",
-                          store->dir, names[db]);
+    return ctxp_error_set(err, -EBADMSG,
+        "%s/data.mdb is damaged: a record of '%s' does not have its checksum; restore it from a backup, or move the directory away to "
+        "start afresh",
+        store->dir, names[db]);
   ctxp_buf_reset(out);
   ctxp_buf_add(out, v.ptr, v.len);
   return ctxp_buf_error(out) ? ctxp_error_set(err, -ENOMEM, "out of memory for a record of %s", store->dir) : 0;
@@ -284,13 +294,15 @@ int ctxp_store_get(struct ctxp_store *store, enum ctxp_db db, struct ctxp_raw ke
   MDB_txn *txn = read_begin(store, &r);
   if (!txn) return fail(store, r, "read", err);
   r = mdb_get(txn, store->dbs[db], &k, &v);
-  int result = r == MDB_NOTFOUND ? 1 : r ? fail(store, r, "read", err) : take_value(store, db, k, v, out, err);
+  int result = r == MDB_NOTFOUND ? 1 : r ? fail(store, r, "read", err) :
+                                           take_value(store, db, k, v, out, err);
   read_end(store, txn);
   return result;
 }
 
 /* copies the first pair at or (after: strictly) behind the key; 1: none */
-static int each_step(struct ctxp_store *store, enum ctxp_db db, bool after, struct ctxp_buf *key, struct ctxp_buf *value, struct ctxp_error *err) {
+static int each_step(
+    struct ctxp_store *store, enum ctxp_db db, bool after, struct ctxp_buf *key, struct ctxp_buf *value, struct ctxp_error *err) {
   MDB_cursor *cursor;
   int r = 0;
   MDB_txn *txn = read_begin(store, &r);
@@ -299,7 +311,8 @@ static int each_step(struct ctxp_store *store, enum ctxp_db db, bool after, stru
   r = mdb_cursor_get(cursor, &k, &v, k.mv_size ? MDB_SET_RANGE : MDB_FIRST);
   if (r == 0 && after && k.mv_size == key->len && memcmp(k.mv_data, key->ptr, k.mv_size) == 0)
     r = mdb_cursor_get(cursor, &k, &v, MDB_NEXT);
-  int result = r == MDB_NOTFOUND ? 1 : r ? fail(store, r, "read", err) : take_value(store, db, k, v, value, err);
+  int result = r == MDB_NOTFOUND ? 1 : r ? fail(store, r, "read", err) :
+                                           take_value(store, db, k, v, value, err);
   if (result == 0) {
     ctxp_buf_reset(key);
     ctxp_buf_add(key, k.mv_data, k.mv_size);
@@ -310,7 +323,7 @@ static int each_step(struct ctxp_store *store, enum ctxp_db db, bool after, stru
 }
 
 int ctxp_store_each(struct ctxp_store *store, enum ctxp_db db, struct ctxp_raw prefix,
-                    int (*visit)(void *data, struct ctxp_raw key, struct ctxp_raw value), void *data, struct ctxp_error *err) {
+    int (*visit)(void *data, struct ctxp_raw key, struct ctxp_raw value), void *data, struct ctxp_error *err) {
   ctxp_auto_buf own = {0}, key = {0}, value = {0}; /* own: the prefix may be borrowed from what `visit` changes */
   ctxp_buf_add(&own, prefix.ptr, prefix.len);
   ctxp_buf_add(&key, prefix.ptr, prefix.len);
@@ -344,7 +357,8 @@ static void cursor_end(struct ctxp_store *store, MDB_cursor *cursor) {
   mdb_txn_reset(store->reader);
 }
 
-int ctxp_store_scan(struct ctxp_store *store, uint64_t from, int (*visit)(void *data, uint64_t number, struct ctxp_raw record), void *data, struct ctxp_error *err) {
+int ctxp_store_scan(struct ctxp_store *store, uint64_t from, int (*visit)(void *data, uint64_t number, struct ctxp_raw record), void *data,
+    struct ctxp_error *err) {
   MDB_cursor *cursor;
   int r = committed_cursor(store, &cursor, err), stop = 0;
   if (r < 0) return r;
@@ -377,7 +391,8 @@ int ctxp_store_bounds(struct ctxp_store *store, uint64_t *ret_first, uint64_t *r
   return 0;
 }
 
-int ctxp_store_trim(struct ctxp_store *store, uint64_t number, unsigned max, uint64_t enough, uint64_t *ret_bytes, uint64_t *ret_count, struct ctxp_error *err) {
+int ctxp_store_trim(struct ctxp_store *store, uint64_t number, unsigned max, uint64_t enough, uint64_t *ret_bytes, uint64_t *ret_count,
+    struct ctxp_error *err) {
   MDB_cursor *cursor;
   MDB_val k, v;
   uint64_t bytes = 0, count = 0, at;

@@ -6,11 +6,11 @@
 #include "base/hash.h"
 #include "bus/stream.h"
 
-#define HEADER 32            /* checksum, cause, ts, topic: before the body */
-#define FORMAT 1             /* of the store's content */
-#define MARK_MS 60000        /* how often the time of a number is noted, for retention */
-#define SCAN_MAX 32768       /* records passed over in one read */
-#define TRIM_MAX 4096        /* records deleted in one transaction */
+#define HEADER 32 /* checksum, cause, ts, topic: before the body */
+#define FORMAT 1 /* of the store's content */
+#define MARK_MS 60000 /* how often the time of a number is noted, for retention */
+#define SCAN_MAX 32768 /* records passed over in one read */
+#define TRIM_MAX 4096 /* records deleted in one transaction */
 
 struct heads {
   uint64_t head, bytes, topic[CTXP_TOPICS];
@@ -57,7 +57,8 @@ struct ctxp_topics ctxp_topics_consumed(const struct ctxp_consume *consumes) {
 static int make_id(struct ctxp_stream *stream, struct ctxp_error *err) {
   uint64_t id = 0;
   while (id == 0)
-    if (getrandom(&id, sizeof(id), 0) != sizeof(id)) return ctxp_error_set(err, -EIO, "no random number for the stream in %s", ctxp_store_dir(stream->store));
+    if (getrandom(&id, sizeof(id), 0) != sizeof(id))
+      return ctxp_error_set(err, -EIO, "no random number for the stream in %s", ctxp_store_dir(stream->store));
   uint64_t meta[2] = {FORMAT, id};
   int r = ctxp_store_put(stream->store, CTXP_DB_META, key_of("stream"), (struct ctxp_raw){(uint8_t *)meta, sizeof(meta)}, err);
   if (r == 0) r = ctxp_store_commit(stream->store, err);
@@ -72,8 +73,10 @@ static int load_id(struct ctxp_stream *stream, struct ctxp_error *err) {
   if (r < 0) return r;
   if (stream->scratch.len >= sizeof(meta)) memcpy(meta, stream->scratch.ptr, sizeof(meta));
   if (meta[0] != FORMAT)
-    return ctxp_error_set(err, -EBADMSG, "the stream in %s has format %llu, this version reads format %d; start it with the version that wrote it, or move the directory away",
-                          ctxp_store_dir(stream->store), (unsigned long long)meta[0], FORMAT);
+    return ctxp_error_set(err, -EBADMSG,
+        "the stream in %s has format %llu, this version reads format %d; start it with the version that wrote it, or move the directory "
+        "away",
+        ctxp_store_dir(stream->store), (unsigned long long)meta[0], FORMAT);
   stream->id = meta[1];
   return 0;
 }
@@ -86,8 +89,9 @@ static int load_heads(struct ctxp_stream *stream, struct ctxp_error *err) {
   r = ctxp_store_bounds(stream->store, &first, &last, err);
   if (r < 0) return r;
   if (last > stream->committed.head || (last && last < stream->committed.head))
-    return ctxp_error_set(err, -EBADMSG, "the stream in %s ends at event %llu and says that it ends at %llu; restore it from a backup, or move the directory away",
-                          ctxp_store_dir(stream->store), (unsigned long long)last, (unsigned long long)stream->committed.head);
+    return ctxp_error_set(err, -EBADMSG,
+        "the stream in %s ends at event %llu and says that it ends at %llu; restore it from a backup, or move the directory away",
+        ctxp_store_dir(stream->store), (unsigned long long)last, (unsigned long long)stream->committed.head);
   stream->first = first ? first : stream->committed.head + 1;
   stream->working = stream->committed;
   return 0;
@@ -148,11 +152,13 @@ static int put_mark(struct ctxp_stream *stream, uint64_t utc_ms, struct ctxp_err
   if (stream->last_mark_ms && utc_ms < stream->last_mark_ms + MARK_MS) return 0;
   memcpy(key + 4, &seq, sizeof(seq));
   stream->last_mark_ms = utc_ms;
-  return ctxp_store_put(stream->store, CTXP_DB_META, (struct ctxp_raw){key, sizeof(key)}, (struct ctxp_raw){(uint8_t *)&utc_ms, sizeof(utc_ms)}, err);
+  return ctxp_store_put(
+      stream->store, CTXP_DB_META, (struct ctxp_raw){key, sizeof(key)}, (struct ctxp_raw){(uint8_t *)&utc_ms, sizeof(utc_ms)}, err);
 }
 
 static int put_heads(struct ctxp_stream *stream, struct ctxp_error *err) {
-  return ctxp_store_put(stream->store, CTXP_DB_META, key_of("heads"), (struct ctxp_raw){(uint8_t *)&stream->working, sizeof(stream->working)}, err);
+  return ctxp_store_put(
+      stream->store, CTXP_DB_META, key_of("heads"), (struct ctxp_raw){(uint8_t *)&stream->working, sizeof(stream->working)}, err);
 }
 
 int ctxp_stream_commit(struct ctxp_stream *stream, uint64_t utc_ms, struct ctxp_error *err) {
@@ -184,8 +190,9 @@ static int open_record(struct ctxp_stream *stream, uint64_t seq, struct ctxp_raw
     *ret = (struct ctxp_record){seq, header[1], header[2], (unsigned)header[3], {bytes.ptr + HEADER, bytes.len - HEADER}};
     if (ctxp_record_checksum(ret) == header[0]) return 0;
   }
-  return ctxp_error_set(err, -EBADMSG, "%s/data.mdb is damaged: event %llu does not have its checksum; restore it from a backup, or move the directory away to start afresh",
-                        ctxp_store_dir(stream->store), (unsigned long long)seq);
+  return ctxp_error_set(err, -EBADMSG,
+      "%s/data.mdb is damaged: event %llu does not have its checksum; restore it from a backup, or move the directory away to start afresh",
+      ctxp_store_dir(stream->store), (unsigned long long)seq);
 }
 
 struct one {
@@ -209,10 +216,12 @@ static int visit_one(void *data, uint64_t number, struct ctxp_raw bytes) {
   return ctxp_buf_error(one->body) ? ctxp_error_set(one->err, -ENOMEM, "out of memory for event %llu", (unsigned long long)number) : 1;
 }
 
-int ctxp_stream_get(struct ctxp_stream *stream, uint64_t seq, struct ctxp_buf *body, struct ctxp_record *ret_record, struct ctxp_error *err) {
+int ctxp_stream_get(
+    struct ctxp_stream *stream, uint64_t seq, struct ctxp_buf *body, struct ctxp_record *ret_record, struct ctxp_error *err) {
   struct one one = {stream, seq, body, ret_record, err, false};
   int r = ctxp_store_scan(stream->store, seq, visit_one, &one, err);
-  return r < 0 ? r : one.found ? 0 : 1;
+  return r < 0 ? r : one.found ? 0 :
+                                 1;
 }
 
 struct reading {
@@ -259,8 +268,8 @@ static int visit_reading(void *data, uint64_t number, struct ctxp_raw bytes) {
   return 0;
 }
 
-int ctxp_stream_read(struct ctxp_stream *stream, uint64_t from, uint64_t to, const struct ctxp_topics *topics, unsigned max_count, size_t max_bytes,
-                     struct ctxp_batch *batch, struct ctxp_error *err) {
+int ctxp_stream_read(struct ctxp_stream *stream, uint64_t from, uint64_t to, const struct ctxp_topics *topics, unsigned max_count,
+    size_t max_bytes, struct ctxp_batch *batch, struct ctxp_error *err) {
   struct reading reading = {stream, to, topics, max_count, 0, max_bytes, batch, err};
   ctxp_buf_reset(&batch->bytes);
   batch->count = 0;
@@ -287,17 +296,20 @@ int ctxp_stream_check(struct ctxp_stream *stream, const struct ctxp_place *place
   struct ctxp_record record;
   if (place->stream == 0) return 0;
   if (place->stream != stream->id)
-    return ctxp_error_set(err, 1, "the stream of node '%s' is %016llx, and what was read up to event %llu was %016llx: it was deleted or replaced", node,
-                          (unsigned long long)stream->id, (unsigned long long)place->seq, (unsigned long long)place->stream);
+    return ctxp_error_set(err, 1,
+        "the stream of node '%s' is %016llx, and what was read up to event %llu was %016llx: it was deleted or replaced", node,
+        (unsigned long long)stream->id, (unsigned long long)place->seq, (unsigned long long)place->stream);
   if (place->seq > stream->committed.head)
-    return ctxp_error_set(err, 1, "the stream %016llx of node '%s' ends at event %llu, and it was read up to event %llu: it was restored or lost its end",
-                          (unsigned long long)stream->id, node, (unsigned long long)stream->committed.head, (unsigned long long)place->seq);
+    return ctxp_error_set(err, 1,
+        "the stream %016llx of node '%s' ends at event %llu, and it was read up to event %llu: it was restored or lost its end",
+        (unsigned long long)stream->id, node, (unsigned long long)stream->committed.head, (unsigned long long)place->seq);
   if (place->check_seq == 0 || place->check_seq < stream->first) return 0;
   int r = ctxp_stream_get(stream, place->check_seq, &body, &record, err);
   if (r < 0) return r;
   if (r == 0 && ctxp_record_checksum(&record) == place->checksum) return 0;
-  return ctxp_error_set(err, 1, "event %llu of stream %016llx of node '%s' is another one than was read: the stream was restored and then went on differently",
-                        (unsigned long long)place->check_seq, (unsigned long long)stream->id, node);
+  return ctxp_error_set(err, 1,
+      "event %llu of stream %016llx of node '%s' is another one than was read: the stream was restored and then went on differently",
+      (unsigned long long)place->check_seq, (unsigned long long)stream->id, node);
 }
 
 /* ---- retention ---- */

@@ -1,35 +1,23 @@
-/* Blocks are received messages with the events found in them. Those above `complete` are held; when `complete` moves, their events
- * go, sorted by number, into the ready queue, and a block is let go of when its last event was passed. */
+/* Which state a reader is in, and what comes in: heads, messages, answers. What it has at hand is its inbox. */
 #include <errno.h>
 #include <stdlib.h>
+#include "bus/inbox.h"
 #include "bus/subscribe.h"
 
-#define HOLD_BYTES (8u << 20)   /* held above `complete` before the live messages are left */
-#define READY_BYTES (4u << 20)  /* at hand before reading stops */
+#define HOLD_BYTES (8u << 20) /* held above `complete` before the live messages are left */
+#define READY_BYTES (4u << 20) /* at hand before reading stops */
 #define READY_COUNT 16384
-#define FAR 20000               /* events behind the head at which the live messages are left */
-#define READ_MAX 256            /* messages a round */
-#define JOIN_MS 100             /* subscriptions are on their way for a moment: what is missed meanwhile is replayed, and is no gap */
+#define FAR 20000 /* events behind the head at which the live messages are left */
+#define READ_MAX 256 /* messages a round */
+#define JOIN_MS 100 /* subscriptions are on their way for a moment: what is missed meanwhile is replayed, and is no gap */
 #define MARK 200
-#define REPEAT_MS 500           /* after this a request is repeated, then after twice as long, up to REPEAT_MAX_MS */
+#define REPEAT_MS 500 /* after this a request is repeated, then after twice as long, up to REPEAT_MAX_MS */
 #define REPEAT_MAX_MS 4000
 
-enum mode { APART, JOINING, LIVE };
+enum mode { APART,
+  JOINING,
+  LIVE };
 
-struct block {
-  struct block *next;
-  zmq_msg_t msg;
-  struct ctxp_items items;
-  size_t bytes;
-  uint64_t prev;
-  unsigned topic;
-  bool counted; /* in ready_bytes */
-  unsigned left; /* events in the ready queue; the block itself counts as one while it is held */
-};
-struct ready {
-  struct ctxp_item item;
-  struct block *block;
-};
 struct ctxp_sub {
   char *node, *upstream;
   void *sub, *dealer;
@@ -39,49 +27,12 @@ struct ctxp_sub {
   uint64_t epoch, stream, complete, watermark, head;
   enum ctxp_flow_state state_seen, state;
   uint64_t have[CTXP_TOPICS]; /* last event of a topic up to which there is no hole */
-  struct block *held, **held_tail, *spare;
-  size_t held_bytes, ready_bytes;
-  struct ready *ready;
-  size_t ready_at, ready_count, ready_cap;
+  struct ctxp_inbox inbox;
   struct ctxp_place passed; /* checksum of the last event that was passed; seq is not used */
   uint64_t asked, asked_ms, repeat_ms, number, joined_ms; /* asked: number of the request that is out, 0: none */
   struct ctxp_sub_figures figures;
   struct ctxp_buf scratch;
 };
-
-static void let_go(struct ctxp_sub *s, struct block *block) {
-  if (--block->left > 0) return;
-  zmq_msg_close(&block->msg);
-  if (block->counted) s->ready_bytes -= block->bytes;
-  block->next = s->spare;
-  s->spare = block;
-}
-
-static struct block *block_new(struct ctxp_sub *s) {
-  struct block *block = s->spare;
-  if (block) {
-    s->spare = block->next;
-  } else if (!(block = calloc(1, sizeof(*block)))) {
-    return NULL;
-  }
-  block->next = NULL;
-  block->left = 1;
-  block->bytes = 0;
-  block->counted = false;
-  zmq_msg_init(&block->msg);
-  return block;
-}
-
-static void drop_held(struct ctxp_sub *s) {
-  for (struct block *block = s->held, *next; block; block = next) {
-    next = block->next;
-    let_go(s, block);
-  }
-  s->held = NULL;
-  s->held_tail = &s->held;
-  s->held_bytes = 0;
-  memset(s->have, 0, sizeof(s->have));
-}
 
 /* ---- sockets ---- */
 static void subscribe(struct ctxp_sub *s, int option) {
@@ -108,15 +59,17 @@ static int open_sockets(struct ctxp_sub *s, const struct ctxp_sub_options *optio
     zmq_setsockopt(both[i], ZMQ_RECONNECT_IVL_MAX, &reconnect_max, sizeof(reconnect_max));
   }
   zmq_setsockopt(s->sub, ZMQ_SUBSCRIBE, CTXP_WIRE_HEAD, sizeof(CTXP_WIRE_HEAD) - 1);
-  if (zmq_connect(s->dealer, options->replay) < 0) return ctxp_error_set(err, -errno, "node '%s' cannot connect to %s: %s", options->node, options->replay, zmq_strerror(errno));
-  if (zmq_connect(s->sub, options->pub) < 0) return ctxp_error_set(err, -errno, "node '%s' cannot connect to %s: %s", options->node, options->pub, zmq_strerror(errno));
+  if (zmq_connect(s->dealer, options->replay) < 0)
+    return ctxp_error_set(err, -errno, "node '%s' cannot connect to %s: %s", options->node, options->replay, zmq_strerror(errno));
+  if (zmq_connect(s->sub, options->pub) < 0)
+    return ctxp_error_set(err, -errno, "node '%s' cannot connect to %s: %s", options->node, options->pub, zmq_strerror(errno));
   return 0;
 }
 
 int ctxp_sub_new(const struct ctxp_sub_options *options, struct ctxp_sub **ret_sub, struct ctxp_error *err) {
   struct ctxp_sub *s = calloc(1, sizeof(*s));
   if (!s) return ctxp_error_set(err, -ENOMEM, "out of memory for the upstream '%s'", options->upstream);
-  s->held_tail = &s->held;
+  ctxp_inbox_init(&s->inbox);
   s->topics = options->topics;
   s->passed = options->place;
   s->stream = options->place.stream;
@@ -124,7 +77,8 @@ int ctxp_sub_new(const struct ctxp_sub_options *options, struct ctxp_sub **ret_s
   s->from_now = options->from_now && !s->stream;
   s->node = strdup(options->node);
   s->upstream = strdup(options->upstream);
-  int r = s->node && s->upstream ? open_sockets(s, options, err) : ctxp_error_set(err, -ENOMEM, "out of memory for the upstream '%s'", options->upstream);
+  int r = s->node && s->upstream ? open_sockets(s, options, err) :
+                                   ctxp_error_set(err, -ENOMEM, "out of memory for the upstream '%s'", options->upstream);
   if (r < 0) {
     ctxp_sub_free(s);
     return r;
@@ -135,17 +89,10 @@ int ctxp_sub_new(const struct ctxp_sub_options *options, struct ctxp_sub **ret_s
 
 struct ctxp_sub *ctxp_sub_free(struct ctxp_sub *s) {
   if (!s) return NULL;
-  drop_held(s);
-  while (s->ready_at < s->ready_count) let_go(s, s->ready[s->ready_at++].block);
-  for (struct block *block = s->spare, *next; block; block = next) {
-    next = block->next;
-    free(block->items.at);
-    free(block);
-  }
+  ctxp_inbox_deinit(&s->inbox);
   if (s->sub) zmq_close(s->sub);
   if (s->dealer) zmq_close(s->dealer);
   ctxp_buf_deinit(&s->scratch);
-  free(s->ready);
   free(s->node);
   free(s->upstream);
   free(s);
@@ -169,7 +116,7 @@ static void send_request(struct ctxp_sub *s, uint64_t now_ms) {
 }
 
 static bool enough(const struct ctxp_sub *s) {
-  return !s->hungry && (s->ready_bytes > READY_BYTES || s->ready_count - s->ready_at > READY_COUNT);
+  return !s->hungry && (s->inbox.ready_bytes > READY_BYTES || ctxp_inbox_count(&s->inbox) > READY_COUNT);
 }
 
 /* for what comes next, as far as the head; one request at a time */
@@ -183,93 +130,31 @@ static void ask(struct ctxp_sub *s, uint64_t now_ms) {
 static void go_apart(struct ctxp_sub *s, uint64_t now_ms) {
   if (s->mode != APART) subscribe(s, ZMQ_UNSUBSCRIBE);
   s->mode = APART;
-  drop_held(s);
+  ctxp_inbox_drop_held(&s->inbox);
+  memset(s->have, 0, sizeof(s->have));
   ask(s, now_ms);
 }
 
-/* ---- the ready queue ---- */
-static int by_seq(const void *a, const void *b) {
-  uint64_t x = ((const struct ready *)a)->item.seq, y = ((const struct ready *)b)->item.seq;
-  return x < y ? -1 : x > y;
-}
-
-static int make_ready(struct ctxp_sub *s, size_t more) {
-  if (s->ready_at == s->ready_count) s->ready_at = s->ready_count = 0;
-  if (s->ready_at > 4096 && s->ready_at > s->ready_count / 2) {
-    memmove(s->ready, s->ready + s->ready_at, (s->ready_count - s->ready_at) * sizeof(*s->ready));
-    s->ready_count -= s->ready_at;
-    s->ready_at = 0;
-  }
-  if (s->ready_count + more <= s->ready_cap) return 0;
-  size_t cap = s->ready_cap ? s->ready_cap : 256;
-  while (cap < s->ready_count + more) cap *= 2;
-  struct ready *ready = realloc(s->ready, cap * sizeof(*ready));
-  if (!ready) return -ENOMEM;
-  s->ready = ready;
-  s->ready_cap = cap;
-  return 0;
-}
-
-/* the block's events in (above, upto] go into the queue */
-static int release(struct ctxp_sub *s, struct block *block, uint64_t above, uint64_t upto) {
-  if (make_ready(s, block->items.count) < 0) return -ENOMEM;
-  if (!block->counted) s->ready_bytes += block->bytes;
-  block->counted = true;
-  for (unsigned i = 0; i < block->items.count; i++) {
-    if (block->items.at[i].seq <= above || block->items.at[i].seq > upto) continue;
-    s->ready[s->ready_count++] = (struct ready){block->items.at[i], block};
-    block->left++;
-  }
-  return 0;
-}
-
-static uint64_t last_of(const struct block *block) { return block->items.at[block->items.count - 1].seq; }
-
-/* everything up to `upto` is there: what is held up to there becomes ready (take), or was replayed and is dropped */
-static int advance(struct ctxp_sub *s, uint64_t upto, bool take) {
-  struct block **at = &s->held;
-  while (*at) {
-    struct block *block = *at;
-    int r = take && block->items.at[0].seq <= upto ? release(s, block, s->complete, upto) : 0;
-    if (r < 0) return r;
-    if (last_of(block) > upto) {
-      at = &block->next;
-      continue;
-    }
-    *at = block->next;
-    s->held_bytes -= block->bytes;
-    let_go(s, block);
-  }
-  s->held_tail = at;
-  return 0;
-}
-
-static void sort_from(struct ctxp_sub *s, uint64_t above) {
-  size_t first = s->ready_count;
-  while (first > s->ready_at && s->ready[first - 1].item.seq > above) first--;
-  bool sorted = true;
-  for (size_t i = first + 1; i < s->ready_count && sorted; i++) sorted = s->ready[i - 1].item.seq < s->ready[i].item.seq;
-  if (!sorted) qsort(s->ready + first, s->ready_count - first, sizeof(*s->ready), by_seq);
-}
-
 int ctxp_sub_peek(struct ctxp_sub *s, struct ctxp_item *ret_item) {
-  if (s->ready_at == s->ready_count) return 0;
-  *ret_item = s->ready[s->ready_at].item;
-  return 1;
+  const struct ctxp_item *item = ctxp_inbox_first(&s->inbox);
+  if (item) *ret_item = *item;
+  return item != NULL;
 }
 
 void ctxp_sub_next(struct ctxp_sub *s) {
-  struct ready *ready = &s->ready[s->ready_at++];
-  struct ctxp_record record = {ready->item.seq, ready->item.cause, ready->item.ts_ms, ready->item.topic, ready->item.body};
+  const struct ctxp_item *item = ctxp_inbox_first(&s->inbox);
+  if (!item) return;
+  struct ctxp_record record = {item->seq, item->cause, item->ts_ms, item->topic, item->body};
   s->passed.check_seq = record.seq;
   s->passed.checksum = ctxp_record_checksum(&record);
-  let_go(s, ready->block);
+  ctxp_inbox_next(&s->inbox);
 }
 
 struct ctxp_place ctxp_sub_place(const struct ctxp_sub *s) {
+  const struct ctxp_item *item = ctxp_inbox_first(&s->inbox);
   struct ctxp_place place = s->passed;
   place.stream = s->stream;
-  place.seq = s->ready_at < s->ready_count ? s->ready[s->ready_at].item.seq - 1 : s->complete;
+  place.seq = item ? item->seq - 1 : s->complete;
   return place;
 }
 
@@ -279,37 +164,35 @@ enum ctxp_flow_state ctxp_sub_state_seen(const struct ctxp_sub *s) { return s->s
 const char *ctxp_sub_upstream(const struct ctxp_sub *s) { return s->upstream; }
 void ctxp_sub_hungry(struct ctxp_sub *s, bool hungry) { s->hungry = hungry; }
 
-enum ctxp_flow_state ctxp_sub_state(const struct ctxp_sub *s) { return s->ready_at < s->ready_count ? CTXP_FLOW_LIVE : s->state; }
+enum ctxp_flow_state ctxp_sub_state(const struct ctxp_sub *s) { return ctxp_inbox_first(&s->inbox) ? CTXP_FLOW_LIVE : s->state; }
 
 /* ---- what comes in ---- */
 static uint64_t most(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
 /* does the block follow what is there of its topic? */
-static void chain(struct ctxp_sub *s, const struct block *block) {
-  if (block->prev <= most(s->complete, s->have[block->topic])) s->have[block->topic] = last_of(block);
+static void chain(struct ctxp_sub *s, const struct ctxp_block *block) {
+  if (block->prev <= most(s->complete, s->have[block->topic])) s->have[block->topic] = ctxp_block_last(block);
 }
 
 static void chain_held(struct ctxp_sub *s) {
-  for (const struct block *block = s->held; block; block = block->next) chain(s, block);
+  for (const struct ctxp_block *block = s->inbox.held; block; block = block->next) chain(s, block);
 }
 
 static int on_message(struct ctxp_sub *s, unsigned topic, struct ctxp_raw header, zmq_msg_t *body, struct ctxp_error *err) {
   if (s->mode == APART || !ctxp_topics_has(&s->topics, topic)) return 0; /* on its way when the subscription ended */
-  struct block *block = block_new(s);
+  struct ctxp_block *block = ctxp_inbox_block(&s->inbox);
   if (!block) return ctxp_error_set(err, -ENOMEM, "out of memory for a message of '%s'", s->upstream);
   zmq_msg_move(&block->msg, body);
   struct ctxp_raw raw = {zmq_msg_data(&block->msg), zmq_msg_size(&block->msg)};
   int r = ctxp_wire_message(topic, header, raw, &block->prev, &block->items, err);
-  if (r < 0 || last_of(block) <= s->complete) {
+  if (r < 0 || ctxp_block_last(block) <= s->complete) {
     s->figures.refused += r == -EBADMSG; /* its events are missed at the next head, and replayed */
-    let_go(s, block);
+    ctxp_inbox_let_go(&s->inbox, block);
     return r == -EBADMSG ? 0 : r;
   }
   block->topic = topic;
-  block->bytes = raw.len + block->items.count * sizeof(struct ready);
-  *s->held_tail = block;
-  s->held_tail = &block->next;
-  s->held_bytes += block->bytes;
+  block->bytes = raw.len + block->items.count * sizeof(struct ctxp_ready);
+  ctxp_inbox_hold(&s->inbox, block);
   chain(s, block);
   return 0;
 }
@@ -331,10 +214,8 @@ static bool whole(const struct ctxp_sub *s, const struct ctxp_wire_head *head) {
 }
 
 static int reached(struct ctxp_sub *s, uint64_t upto, bool take) {
-  uint64_t above = s->complete;
-  if (advance(s, upto, take) < 0) return -ENOMEM;
+  if (ctxp_inbox_advance(&s->inbox, s->complete, upto, take) < 0) return -ENOMEM;
   s->complete = most(s->complete, upto);
-  sort_from(s, above);
   if (!take) chain_held(s);
   return 0;
 }
@@ -361,13 +242,15 @@ static int on_head(struct ctxp_sub *s, const struct ctxp_wire_head *head, uint64
     return 0;
   }
   if (s->mode == LIVE && !s->asked) s->figures.gaps++;
-  if (head->seq - s->complete > FAR || s->held_bytes > HOLD_BYTES) go_apart(s, now_ms);
-  else ask(s, now_ms);
+  if (head->seq - s->complete > FAR || s->inbox.held_bytes > HOLD_BYTES)
+    go_apart(s, now_ms);
+  else
+    ask(s, now_ms);
   return 0;
 }
 
 /* the upstream no longer has what comes next: said as an event, whose number is the last that is lost */
-static int add_gap(struct ctxp_sub *s, const struct ctxp_wire_answer *answer, struct block *block) {
+static int add_gap(struct ctxp_sub *s, const struct ctxp_wire_answer *answer, struct ctxp_block *block) {
   uint64_t from = s->complete + 1, to = answer->first - 1;
   struct ctxp_event event = {.kind = CTXP_KIND_gap, .ts_ms = block->items.count ? block->items.at[0].ts_ms : 0};
   ctxp_auto_buf body = {0};
@@ -376,7 +259,7 @@ static int add_gap(struct ctxp_sub *s, const struct ctxp_wire_answer *answer, st
   ctxp_set(&event.gap, gap, from, from);
   ctxp_set(&event.gap, gap, to, to);
   s->figures.lost += to - from + 1;
-  struct block *gap = ctxp_topics_has(&s->topics, CTXP_KIND_gap) ? block_new(s) : NULL;
+  struct ctxp_block *gap = ctxp_topics_has(&s->topics, CTXP_KIND_gap) ? ctxp_inbox_block(&s->inbox) : NULL;
   if (!gap) return 0;
   int r = ctxp_event_encode(&event, &body);
   if (r < 0 || zmq_msg_init_size(&gap->msg, body.len) < 0) return -ENOMEM;
@@ -384,23 +267,25 @@ static int add_gap(struct ctxp_sub *s, const struct ctxp_wire_answer *answer, st
   if (!gap->items.at && !(gap->items.at = calloc(1, sizeof(*gap->items.at)))) return -ENOMEM;
   gap->items.cap = gap->items.cap ? gap->items.cap : 1;
   gap->items.count = 1;
-  gap->items.at[0] = (struct ctxp_item){to, block->items.count ? block->items.at[0].cause : answer->watermark + 1, event.ts_ms, CTXP_KIND_gap, {zmq_msg_data(&gap->msg), body.len}};
+  gap->items.at[0] = (struct ctxp_item){to, block->items.count ? block->items.at[0].cause : answer->watermark + 1, event.ts_ms,
+      CTXP_KIND_gap, {zmq_msg_data(&gap->msg), body.len}};
   gap->bytes = body.len;
-  r = release(s, gap, 0, UINT64_MAX);
-  let_go(s, gap);
+  r = ctxp_inbox_release(&s->inbox, gap, 0, UINT64_MAX);
+  ctxp_inbox_let_go(&s->inbox, gap);
   return r;
 }
 
 static int diverged(struct ctxp_sub *s, const struct ctxp_wire_answer *answer, struct ctxp_error *err) {
-  return ctxp_error_set(err, -ESTALE, "node '%s' cannot go on behind '%s': %.*s; see ctxpipe doctor", s->node, s->upstream, (int)answer->text.len, answer->text.ptr);
+  return ctxp_error_set(err, -ESTALE, "node '%s' cannot go on behind '%s': %.*s; see ctxpipe doctor", s->node, s->upstream,
+      (int)answer->text.len, answer->text.ptr);
 }
 
-static int take_answer(struct ctxp_sub *s, const struct ctxp_wire_answer *answer, struct block *block, uint64_t now_ms) {
+static int take_answer(struct ctxp_sub *s, const struct ctxp_wire_answer *answer, struct ctxp_block *block, uint64_t now_ms) {
   s->asked = 0;
   s->stream = answer->stream;
   s->head = most(s->head, answer->head);
   int r = answer->first > s->complete + 1 ? add_gap(s, answer, block) : 0;
-  if (r == 0) r = release(s, block, s->complete, answer->upto);
+  if (r == 0) r = ctxp_inbox_release(&s->inbox, block, s->complete, answer->upto);
   if (r == 0) r = reached(s, answer->upto, false);
   if (r < 0) return r;
   s->watermark = most(s->watermark, answer->watermark);
@@ -418,20 +303,22 @@ static int take_answer(struct ctxp_sub *s, const struct ctxp_wire_answer *answer
 
 static int on_answer(struct ctxp_sub *s, struct ctxp_raw header, zmq_msg_t *body, uint64_t now_ms, struct ctxp_error *err) {
   struct ctxp_wire_answer answer;
-  struct block *block = block_new(s);
+  struct ctxp_block *block = ctxp_inbox_block(&s->inbox);
   if (!block) return ctxp_error_set(err, -ENOMEM, "out of memory for a replay of '%s'", s->upstream);
   zmq_msg_move(&block->msg, body);
   block->bytes = zmq_msg_size(&block->msg);
   int r = ctxp_wire_answer(header, (struct ctxp_raw){zmq_msg_data(&block->msg), block->bytes}, &answer, &block->items, err);
-  block->bytes += block->items.count * sizeof(struct ready);
+  block->bytes += block->items.count * sizeof(struct ctxp_ready);
   if (r == -EBADMSG) {
     s->figures.refused++; /* asked again after a while */
     r = 0;
   } else if (r == 0 && answer.number == s->asked && !new_epoch(s, answer.epoch, now_ms)) {
-    if (answer.status == CTXP_REPLAY_DIVERGED) r = diverged(s, &answer, err);
-    else if (take_answer(s, &answer, block, now_ms) < 0) r = ctxp_error_set(err, -ENOMEM, "out of memory for a replay of '%s'", s->upstream);
+    if (answer.status == CTXP_REPLAY_DIVERGED)
+      r = diverged(s, &answer, err);
+    else if (take_answer(s, &answer, block, now_ms) < 0)
+      r = ctxp_error_set(err, -ENOMEM, "out of memory for a replay of '%s'", s->upstream);
   }
-  let_go(s, block);
+  ctxp_inbox_let_go(&s->inbox, block);
   return r;
 }
 
@@ -460,7 +347,8 @@ static int published(struct ctxp_sub *s, zmq_msg_t frames[3], uint64_t now_ms, s
   struct ctxp_wire_head head;
   int r = ctxp_wire_head(raw_of(&frames[1]), raw_of(&frames[2]), &head, err);
   s->figures.refused += r == -EBADMSG;
-  return r == -EBADMSG ? 0 : r < 0 ? r : on_head(s, &head, now_ms, err);
+  return r == -EBADMSG ? 0 : r < 0 ? r :
+                                     on_head(s, &head, now_ms, err);
 }
 
 static int read_socket(struct ctxp_sub *s, bool live, uint64_t now_ms, struct ctxp_error *err) {
@@ -508,7 +396,7 @@ void ctxp_sub_report(struct ctxp_sub *s, const struct ctxp_place *place, bool en
 void ctxp_sub_figures(const struct ctxp_sub *s, struct ctxp_sub_figures *ret) {
   *ret = s->figures;
   ret->head = s->head;
-  ret->held = s->ready_count - s->ready_at;
+  ret->held = ctxp_inbox_count(&s->inbox);
   ret->live = s->mode == LIVE;
-  for (const struct block *block = s->held; block; block = block->next) ret->held += block->items.count;
+  for (const struct ctxp_block *block = s->inbox.held; block; block = block->next) ret->held += block->items.count;
 }

@@ -11,8 +11,8 @@ unsigned ctxp_wire_topic(struct ctxp_str text) {
   struct ctxp_str rest = {slash + 1, text.len - (size_t)(slash - text.ptr) - 1};
   if (kind == CTXP_KIND_NONE) return CTXP_TOPICS;
   if (kind != CTXP_KIND_tool_result) return rest.len ? CTXP_TOPICS : (unsigned)kind;
-  for (unsigned class = 0; class < CTXP_TOOL_CLASSES; class++) {
-    struct ctxp_str name = ctxp_str(ctxp_tool_class_name((enum ctxp_tool_class)class));
+  for (unsigned class = 0; class < CTXP_TOOL_CLASSES; class ++) {
+    struct ctxp_str name = ctxp_str(ctxp_tool_class_name((enum ctxp_tool_class) class));
     if (rest.len == name.len + 1 && memcmp(rest.ptr, name.ptr, name.len) == 0 && rest.ptr[name.len] == '/') return CTXP_KIND_MAX + class;
   }
   return CTXP_TOPICS;
@@ -32,10 +32,11 @@ static int numbers(struct ctxp_cursor *at, unsigned count, uint64_t *ret) {
 static int opened(struct ctxp_cursor *at, unsigned count, const char *what, struct ctxp_error *err) {
   struct ctxp_pack_value value;
   uint64_t version;
-  if (ctxp_cursor_next(at, &value) < 0 || value.type != CTXP_PACK_ARRAY || value.count < 1 || numbers(at, 1, &version) < 0) return bad(err, what);
+  if (ctxp_cursor_next(at, &value) < 0 || value.type != CTXP_PACK_ARRAY || value.count < 1 || numbers(at, 1, &version) < 0)
+    return bad(err, what);
   if (version != CTXP_WIRE_VERSION)
-    return ctxp_error_set(err, -EPROTO, "a %s has version %llu, this node speaks version %d; run all nodes from one build", what, (unsigned long long)version,
-                          CTXP_WIRE_VERSION);
+    return ctxp_error_set(err, -EPROTO, "a %s has version %llu, this node speaks version %d; run all nodes from one build", what,
+        (unsigned long long)version, CTXP_WIRE_VERSION);
   return value.count == count ? 0 : bad(err, what);
 }
 
@@ -55,7 +56,7 @@ void ctxp_wire_pack_header(struct ctxp_buf *out, const struct ctxp_record *first
 
 static struct ctxp_item *add(struct ctxp_items *items) {
   if (items->count == items->cap) {
-    unsigned cap = items->cap ? items->cap * 2 : 16;
+    unsigned cap = items->cap ? items->cap * 2 : 2;
     struct ctxp_item *at = realloc(items->at, cap * sizeof(*at));
     if (!at) return NULL;
     items->at = at;
@@ -75,7 +76,8 @@ static int rows(struct ctxp_raw body, unsigned topic, uint64_t last, struct ctxp
   for (uint32_t i = head.count; i > 0; i--) {
     uint64_t n[4] = {0, 0, 0, topic};
     struct ctxp_raw map;
-    if (ctxp_cursor_next(&at, &head) < 0 || head.type != CTXP_PACK_ARRAY || head.count != width || numbers(&at, width - 1, n) < 0) return bad(err, "row of a body");
+    if (ctxp_cursor_next(&at, &head) < 0 || head.type != CTXP_PACK_ARRAY || head.count != width || numbers(&at, width - 1, n) < 0)
+      return bad(err, "row of a body");
     if (ctxp_cursor_skip(&at, &map) < 0 || n[0] <= last || n[3] >= CTXP_TOPICS) return bad(err, "row of a body");
     struct ctxp_item *item = add(items);
     if (!item) return out_of_memory(err);
@@ -85,7 +87,8 @@ static int rows(struct ctxp_raw body, unsigned topic, uint64_t last, struct ctxp
   return at.at == at.end ? 0 : bad(err, "body");
 }
 
-int ctxp_wire_message(unsigned topic, struct ctxp_raw header, struct ctxp_raw body, uint64_t *ret_prev, struct ctxp_items *items, struct ctxp_error *err) {
+int ctxp_wire_message(
+    unsigned topic, struct ctxp_raw header, struct ctxp_raw body, uint64_t *ret_prev, struct ctxp_items *items, struct ctxp_error *err) {
   struct ctxp_cursor at = ctxp_cursor(header);
   uint64_t n[4];
   int r = opened(&at, 5, "header", err);
@@ -95,7 +98,8 @@ int ctxp_wire_message(unsigned topic, struct ctxp_raw header, struct ctxp_raw bo
   items->count = 0;
   if (ctxp_raw_type(body) == CTXP_PACK_ARRAY) {
     r = rows(body, topic, n[1], items, err);
-    return r < 0 ? r : items->count && items->at[0].seq == n[0] ? 0 : bad(err, "body");
+    return r < 0 ? r : items->count && items->at[0].seq == n[0] ? 0 :
+                                                                  bad(err, "body");
   }
   struct ctxp_item *item = add(items);
   if (!item) return out_of_memory(err);
@@ -185,7 +189,8 @@ static int asked_report(struct ctxp_cursor *at, struct ctxp_wire_report *ret) {
   return 2;
 }
 
-int ctxp_wire_asked(struct ctxp_raw frame, struct ctxp_wire_request *ret_request, struct ctxp_wire_report *ret_report, struct ctxp_error *err) {
+int ctxp_wire_asked(
+    struct ctxp_raw frame, struct ctxp_wire_request *ret_request, struct ctxp_wire_report *ret_report, struct ctxp_error *err) {
   struct ctxp_cursor at = ctxp_cursor(frame), count = at;
   struct ctxp_pack_value head;
   uint64_t op;
@@ -193,9 +198,12 @@ int ctxp_wire_asked(struct ctxp_raw frame, struct ctxp_wire_request *ret_request
   int r = opened(&at, head.count, "request for a replay", err);
   if (r < 0) return r;
   if (numbers(&at, 1, &op) < 0) return bad(err, "request for a replay");
-  if (op == 1 && head.count == 6) r = asked_request(&at, ret_request);
-  else if (op == 2 && head.count == 5) r = asked_report(&at, ret_report);
-  else r = -EBADMSG;
+  if (op == 1 && head.count == 6)
+    r = asked_request(&at, ret_request);
+  else if (op == 2 && head.count == 5)
+    r = asked_report(&at, ret_report);
+  else
+    r = -EBADMSG;
   return r < 0 ? bad(err, "request for a replay") : r;
 }
 
@@ -225,16 +233,17 @@ void ctxp_wire_pack_batch(struct ctxp_buf *out, const struct ctxp_batch *batch) 
   }
 }
 
-int ctxp_wire_answer(struct ctxp_raw header, struct ctxp_raw body, struct ctxp_wire_answer *ret, struct ctxp_items *items, struct ctxp_error *err) {
+int ctxp_wire_answer(
+    struct ctxp_raw header, struct ctxp_raw body, struct ctxp_wire_answer *ret, struct ctxp_items *items, struct ctxp_error *err) {
   struct ctxp_cursor at = ctxp_cursor(header);
   struct ctxp_pack_value text;
   uint64_t n[8];
   int r = opened(&at, 10, "replay", err);
   if (r < 0) return r;
-  if (numbers(&at, 8, n) < 0 || n[1] > CTXP_REPLAY_FAILED || ctxp_cursor_next(&at, &text) < 0 || text.type != CTXP_PACK_STR || at.at != at.end)
+  if (numbers(&at, 8, n) < 0 || n[1] > CTXP_REPLAY_FAILED || ctxp_cursor_next(&at, &text) < 0 || text.type != CTXP_PACK_STR ||
+      at.at != at.end)
     return bad(err, "replay");
-  *ret = (struct ctxp_wire_answer){.number = n[0], .status = (enum ctxp_replay_status)n[1], .stream = n[2], .epoch = n[3], .first = n[4],
-                                   .upto = n[5], .watermark = n[6], .head = n[7], .text = text.str};
+  *ret = (struct ctxp_wire_answer){.number = n[0], .status = (enum ctxp_replay_status)n[1], .stream = n[2], .epoch = n[3], .first = n[4], .upto = n[5], .watermark = n[6], .head = n[7], .text = text.str};
   items->count = 0;
   r = rows(body, CTXP_TOPICS, 0, items, err);
   if (r == 0 && items->count && items->at[items->count - 1].seq > ret->upto) return bad(err, "replay");

@@ -14,8 +14,12 @@
 #define CTXP_WIRE_VERSION 1
 #define CTXP_WIRE_HEAD "head/"
 
-enum ctxp_flow_state { CTXP_FLOW_LIVE, CTXP_FLOW_DRAINING, CTXP_FLOW_ENDED };
-enum ctxp_replay_status { CTXP_REPLAY_OK, CTXP_REPLAY_DIVERGED, CTXP_REPLAY_FAILED };
+enum ctxp_flow_state { CTXP_FLOW_LIVE,
+  CTXP_FLOW_DRAINING,
+  CTXP_FLOW_ENDED };
+enum ctxp_replay_status { CTXP_REPLAY_OK,
+  CTXP_REPLAY_DIVERGED,
+  CTXP_REPLAY_FAILED };
 
 struct ctxp_wire_head {
   uint64_t stream, epoch, seq, watermark;
@@ -52,19 +56,20 @@ struct ctxp_items {
   struct ctxp_item *at;
   unsigned count, cap;
 };
-int ctxp_wire_message(unsigned topic, struct ctxp_raw header, struct ctxp_raw body, uint64_t *ret_prev, struct ctxp_items *items, struct ctxp_error *err)
-    __attribute__((warn_unused_result));
+int ctxp_wire_message(unsigned topic, struct ctxp_raw header, struct ctxp_raw body, uint64_t *ret_prev, struct ctxp_items *items,
+    struct ctxp_error *err) __attribute__((warn_unused_result));
 
 void ctxp_wire_pack_head(struct ctxp_buf *out_header, struct ctxp_buf *out_body, const struct ctxp_wire_head *head);
-int ctxp_wire_head(struct ctxp_raw header, struct ctxp_raw body, struct ctxp_wire_head *ret, struct ctxp_error *err) __attribute__((warn_unused_result));
+int ctxp_wire_head(struct ctxp_raw header, struct ctxp_raw body, struct ctxp_wire_head *ret, struct ctxp_error *err)
+    __attribute__((warn_unused_result));
 
 void ctxp_wire_pack_request(struct ctxp_buf *out, const struct ctxp_wire_request *request);
 void ctxp_wire_pack_report(struct ctxp_buf *out, const struct ctxp_wire_report *report);
 /* What came on the replay socket. 1: a request, 2: a report. -EBADMSG. */
-int ctxp_wire_asked(struct ctxp_raw frame, struct ctxp_wire_request *ret_request, struct ctxp_wire_report *ret_report, struct ctxp_error *err)
-    __attribute__((warn_unused_result));
+int ctxp_wire_asked(struct ctxp_raw frame, struct ctxp_wire_request *ret_request, struct ctxp_wire_report *ret_report,
+    struct ctxp_error *err) __attribute__((warn_unused_result));
 
 void ctxp_wire_pack_answer(struct ctxp_buf *out, const struct ctxp_wire_answer *answer);
 void ctxp_wire_pack_batch(struct ctxp_buf *out, const struct ctxp_batch *batch);
-int ctxp_wire_answer(struct ctxp_raw header, struct ctxp_raw body, struct ctxp_wire_answer *ret, struct ctxp_items *items, struct ctxp_error *err)
-    __attribute__((warn_unused_result));
+int ctxp_wire_answer(struct ctxp_raw header, struct ctxp_raw body, struct ctxp_wire_answer *ret, struct ctxp_items *items,
+    struct ctxp_error *err) __attribute__((warn_unused_result));

@@ -191,16 +191,18 @@ static int decode_record(struct ctxp_raw raw, const struct ctxp_shape *shape, bo
   return check_required(shape, out, fault);
 }
 
-/* kind, ts and the window; the rest is the kind's own. 1: it was one of them. */
+/* one text of the window */
+static int set_text(struct ctxp_str *text, const char *name, struct ctxp_raw value, struct ctxp_fault *fault) {
+  if (ctxp_raw_type(value) != CTXP_PACK_STR) return refuse(fault, name, "must be a text in UTF-8");
+  *text = ctxp_raw_str(value);
+  return text->len > 512 ? refuse(fault, name, "is longer than 512 bytes") : 1;
+}
+
+/* ts and the window; the rest is the kind's own. 1: it was one of them. */
 static int set_common(struct ctxp_event *ev, struct ctxp_str key, struct ctxp_raw value, struct ctxp_fault *fault) {
-  struct ctxp_str *text = ctxp_str_is(key, "agent") ? &ev->agent : ctxp_str_is(key, "session") ? &ev->session : ctxp_str_is(key, "thread") ? &ev->thread : NULL;
-  if (text) {
-    const char *name = text == &ev->agent ? "agent" : text == &ev->session ? "session" : "thread";
-    if (ctxp_raw_type(value) != CTXP_PACK_STR) return refuse(fault, name, "must be a text in UTF-8");
-    *text = ctxp_raw_str(value);
-    if (text->len > 512) return refuse(fault, name, "is longer than 512 bytes");
-    return 1;
-  }
+  if (ctxp_str_is(key, "agent")) return set_text(&ev->agent, "agent", value, fault);
+  if (ctxp_str_is(key, "session")) return set_text(&ev->session, "session", value, fault);
+  if (ctxp_str_is(key, "thread")) return set_text(&ev->thread, "thread", value, fault);
   if (ctxp_str_is(key, "ts")) {
     struct ctxp_pack_value v;
     struct ctxp_cursor c = ctxp_cursor(value);
@@ -208,7 +210,34 @@ static int set_common(struct ctxp_event *ev, struct ctxp_str key, struct ctxp_ra
     ev->ts_ms = v.u;
     return 1;
   }
-  return ctxp_str_is(key, "kind") ? 1 : 0;
+  return 0;
+}
+
+/* Decodes as an event of that kind. 1: the map names another kind too, and it is not known yet (last) that this one is the last of them. */
+static int decode_as(struct ctxp_raw raw, struct ctxp_str kind, bool last, struct ctxp_event *ret_event, unsigned *unknown, struct ctxp_fault *fault) {
+  struct ctxp_cursor it = ctxp_cursor(raw);
+  struct ctxp_str key;
+  struct ctxp_raw value;
+  uint32_t left;
+  const struct ctxp_kind_info *info = ctxp_kind_info(ctxp_kind_parse(kind));
+  if (!info && !last) return 1;
+  if (!info) return refuse(fault, "kind", kind.len ? "is no kind of event" : "is required");
+  memset(ret_event, 0, offsetof(struct ctxp_event, session_start)); /* the union behind it: only the kind's own record is used */
+  void *own = &ret_event->session_start;
+  memset(own, 0, info->shape->size);
+  ret_event->kind = (enum ctxp_kind)(info - kinds);
+  if (ctxp_map_open(&it, &left) < 0) return refuse(fault, "", "must be a map");
+  while (left) {
+    if (ctxp_map_next(&it, &left, &key, &value) < 0) return refuse(fault, "", "is malformed");
+    if (ctxp_str_is(key, "kind")) {
+      if (!last && !ctxp_str_eq(ctxp_raw_str(value), kind)) return 1;
+      continue;
+    }
+    int r = set_common(ret_event, key, value, fault);
+    if (r == 0) r = set_field(info->shape, key, value, true, own, unknown, fault);
+    if (r < 0) return r;
+  }
+  return check_required(info->shape, own, fault);
 }
 
 int ctxp_event_decode(const uint8_t *body, size_t len, struct ctxp_event *ret_event, unsigned *ret_unknown, struct ctxp_fault *ret_fault) {
@@ -219,21 +248,15 @@ int ctxp_event_decode(const uint8_t *body, size_t len, struct ctxp_event *ret_ev
   unsigned unknown = 0;
   if (ctxp_pack_check(raw) < 0) return refuse(ret_fault, "", "is not one MessagePack value with texts in UTF-8 and at most 32 levels");
   if (ctxp_map_open(&it, &left) < 0) return refuse(ret_fault, "", "must be a map");
-  struct ctxp_str kind = ctxp_map_str(raw, "kind");
-  const struct ctxp_kind_info *info = ctxp_kind_info(ctxp_kind_parse(kind));
-  if (!info) return refuse(ret_fault, "kind", kind.len ? "is no kind of event" : "is required");
-  memset(ret_event, 0, offsetof(struct ctxp_event, session_start)); /* the union behind it: only the kind's own record is used */
-  void *own = &ret_event->session_start;
-  memset(own, 0, info->shape->size);
-  ret_event->kind = (enum ctxp_kind)(info - kinds);
-  while (left) {
-    if (ctxp_map_next(&it, &left, &key, &value) < 0) return refuse(ret_fault, "", "is malformed");
-    int r = set_common(ret_event, key, value, ret_fault);
-    if (r == 0) r = set_field(info->shape, key, value, true, own, &unknown, ret_fault);
-    if (r < 0) return r;
+  /* what ctxpipe itself encodes has the kind in front, and once */
+  bool front = left && ctxp_map_next(&it, &left, &key, &value) > 0 && ctxp_str_is(key, "kind");
+  int r = front ? decode_as(raw, ctxp_raw_str(value), false, ret_event, &unknown, ret_fault) : 1;
+  if (r > 0) {
+    unknown = 0;
+    r = decode_as(raw, ctxp_map_str(raw, "kind"), true, ret_event, &unknown, ret_fault);
   }
   if (ret_unknown) *ret_unknown = unknown;
-  return check_required(info->shape, own, ret_fault);
+  return r;
 }
 
 /* ---- encoding ---- */

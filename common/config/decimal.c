@@ -26,11 +26,11 @@ static bool take_digits(struct scan *s, int64_t *value, int *zeros, int *count) 
       continue;
     }
     for (; *zeros > 0 && *value > 0; (*zeros)--) {
-      if (*value > NANO_MAX * 1000) return false;
+      if (*value > NANO_MAX * 100) return false;
       *value *= 10;
     }
     *zeros = 0;
-    if (*value > NANO_MAX * 1000) return false;
+    if (*value > NANO_MAX * 100) return false;
     *value = *value * 10 + digit;
   }
   return true;

@@ -23,7 +23,9 @@ static char *ipc(struct ctxp_reading *r, const struct ctxp_yaml *value) {
   return text;
 }
 
-static bool host_char(char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.' || c == '-' || c == ':'; }
+static bool host_char(char c) {
+  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.' || c == '-' || c == ':';
+}
 
 /* HOST:PORT, [IPV6]:PORT */
 static bool split_tcp(struct ctxp_str text, struct ctxp_str *ret_host) {
@@ -40,16 +42,20 @@ static bool split_tcp(struct ctxp_str text, struct ctxp_str *ret_host) {
   return true;
 }
 
-static bool is_loopback(struct ctxp_str host) { return ctxp_str_is(host, "localhost") || ctxp_str_is(host, "::1") || ctxp_str_starts(host, "127."); }
+static bool is_loopback(struct ctxp_str host) {
+  return ctxp_str_is(host, "localhost") || ctxp_str_is(host, "::1") || ctxp_str_starts(host, "127.");
+}
 
 static void check_tcp(struct ctxp_reading *r, const struct ctxp_node_config *node, const struct ctxp_yaml *value, bool *has_tcp) {
   struct ctxp_str host;
   *has_tcp = true;
   if (!split_tcp(after(value->text, 6), &host))
-    ctxp_faults_add(r->faults, value->place, "ingest: '%s' is not tcp://HOST:PORT with a port from 1 to 65535", ctxp_shown(value->text).text);
+    ctxp_faults_add(
+        r->faults, value->place, "ingest: '%s' is not tcp://HOST:PORT with a port from 1 to 65535", ctxp_shown(value->text).text);
   else if (!is_loopback(host) && !node->curve_secret_file)
-    ctxp_faults_add(r->faults, value->place, "ingest: '%s' is open to other machines without encryption; add 'curve: {secret_file: ..., clients_file: ...}', or use 127.0.0.1",
-                    ctxp_shown(value->text).text);
+    ctxp_faults_add(r->faults, value->place,
+        "ingest: '%s' is open to other machines without encryption; add 'curve: {secret_file: ..., clients_file: ...}', or use 127.0.0.1",
+        ctxp_shown(value->text).text);
 }
 
 static void add_endpoint(struct ctxp_reading *r, struct ctxp_node_config *node, const struct ctxp_yaml *value, bool *has_tcp) {
@@ -62,7 +68,8 @@ static void add_endpoint(struct ctxp_reading *r, struct ctxp_node_config *node, 
     check_tcp(r, node, value, has_tcp);
     endpoint = ctxp_str_dup(value->text);
   } else {
-    ctxp_faults_add(r->faults, value->place, "ingest: '%s' is no endpoint; write ipc://NAME or tcp://HOST:PORT", ctxp_shown(value->text).text);
+    ctxp_faults_add(
+        r->faults, value->place, "ingest: '%s' is no endpoint; write ipc://NAME or tcp://HOST:PORT", ctxp_shown(value->text).text);
     return;
   }
   for (char **it = node->ingest; endpoint && it && *it; it++) {
@@ -98,7 +105,8 @@ static void read_curve(struct ctxp_reading *r, struct ctxp_node_config *node, co
 }
 
 static void only_for_collector(struct ctxp_reading *r, const struct ctxp_yaml *value) {
-  if (value) ctxp_faults_add(r->faults, value->key->place, "'%s' is for the collector alone; agents connect nowhere else", value->key->text.ptr);
+  if (value)
+    ctxp_faults_add(r->faults, value->key->place, "'%s' is for the collector alone; agents connect nowhere else", value->key->text.ptr);
 }
 
 static void read_endpoints(struct ctxp_reading *r, struct ctxp_node_config *node, const struct ctxp_yaml *list, bool *has_tcp) {

@@ -64,7 +64,8 @@ void ctxp_faults_write(struct ctxp_faults *faults, struct ctxp_buf *out) {
   if (faults->more) ctxp_buf_printf(out, "%s: %zu more faults\n", faults->file, faults->more);
 }
 
-int ctxp_faults_error(const struct ctxp_faults *faults) { return faults->failed ? -ENOMEM : faults->count ? -EINVAL : 0; }
+int ctxp_faults_error(const struct ctxp_faults *faults) { return faults->failed ? -ENOMEM : faults->count ? -EINVAL :
+                                                                                                            0; }
 
 void ctxp_faults_deinit(struct ctxp_faults *faults) {
   for (size_t i = 0; i < faults->count; i++) free(faults->lines[i].text);

@@ -14,12 +14,12 @@ struct ctxp_fault_line {
   char *text;
 };
 struct ctxp_faults {
-  const char *file;      /* as the person named it; borrowed */
-  const char *noun;      /* what `node` names; NULL: a node */
-  struct ctxp_str node;  /* whose part is being read; empty: none */
+  const char *file; /* as the person named it; borrowed */
+  const char *noun; /* what `node` names; NULL: a node */
+  struct ctxp_str node; /* whose part is being read; empty: none */
   struct ctxp_fault_line *lines;
   size_t count, cap, more; /* more: beyond the bound, only counted */
-  bool failed;           /* out of memory */
+  bool failed; /* out of memory */
 };
 
 void ctxp_faults_add(struct ctxp_faults *faults, struct ctxp_place place, const char *format, ...) __attribute__((format(printf, 3, 4)));
@@ -31,12 +31,16 @@ void ctxp_faults_deinit(struct ctxp_faults *faults);
 
 /* A text from outside for use within a sentence: control characters shown as ?, a long one cut. ctxp_shown(text).text lives to
  * the end of the statement. */
-struct ctxp_shown { char text[84]; };
+struct ctxp_shown {
+  char text[84];
+};
 struct ctxp_shown ctxp_shown(struct ctxp_str text);
 
 /* The end of a sentence about an unknown name: "; did you mean 'x'?", or, where nothing is near, "; LEAD: a, b, c".
  * names: NULL-terminated. */
-struct ctxp_hint { char text[400]; };
+struct ctxp_hint {
+  char text[400];
+};
 struct ctxp_hint ctxp_hint(struct ctxp_str name, const char *const *names, const char *lead);
 /* The nearest of the names by edits (insert, delete, replace, swap of neighbours), or NULL: none is near enough. */
 const char *ctxp_nearest(struct ctxp_str name, const char *const *names);

@@ -37,11 +37,11 @@ static bool get(const struct ctxp_option *option, struct ctxp_raw options, struc
 
 static bool fits(const struct ctxp_option *option, const struct ctxp_pack_value *value) {
   switch (option->type) {
-    case CTXP_OPTION_BOOL: return value->type == CTXP_PACK_BOOL;
-    case CTXP_OPTION_U64: return value->type == CTXP_PACK_U64 && value->u >= option->min && (!option->max || value->u <= option->max);
-    case CTXP_OPTION_ENUM: return value->type == CTXP_PACK_STR && choice_index(option, value->str) >= 0;
-    case CTXP_OPTION_STRING:
-    case CTXP_OPTION_PATH: break;
+  case CTXP_OPTION_BOOL: return value->type == CTXP_PACK_BOOL;
+  case CTXP_OPTION_U64: return value->type == CTXP_PACK_U64 && value->u >= option->min && (!option->max || value->u <= option->max);
+  case CTXP_OPTION_ENUM: return value->type == CTXP_PACK_STR && choice_index(option, value->str) >= 0;
+  case CTXP_OPTION_STRING:
+  case CTXP_OPTION_PATH: break;
   }
   return value->type == CTXP_PACK_STR && (value->str.len == 0 || !memchr(value->str.ptr, 0, value->str.len));
 }
@@ -49,11 +49,11 @@ static bool fits(const struct ctxp_option *option, const struct ctxp_pack_value 
 /* `texts` has room for all: it does not move */
 static void set(const struct ctxp_option *option, const struct ctxp_pack_value *value, void *field, struct ctxp_buf *texts) {
   switch (option->type) {
-    case CTXP_OPTION_BOOL: *(bool *)field = value->b; return;
-    case CTXP_OPTION_U64: *(uint64_t *)field = value->u; return;
-    case CTXP_OPTION_ENUM: *(int *)field = choice_index(option, value->str); return;
-    case CTXP_OPTION_STRING:
-    case CTXP_OPTION_PATH: break;
+  case CTXP_OPTION_BOOL: *(bool *)field = value->b; return;
+  case CTXP_OPTION_U64: *(uint64_t *)field = value->u; return;
+  case CTXP_OPTION_ENUM: *(int *)field = choice_index(option, value->str); return;
+  case CTXP_OPTION_STRING:
+  case CTXP_OPTION_PATH: break;
   }
   *(const char **)field = (const char *)texts->ptr + texts->len;
   ctxp_buf_add(texts, value->str.ptr, value->str.len);
@@ -89,7 +89,8 @@ static int check_values(const struct ctxp_option *table, struct ctxp_raw options
   return 0;
 }
 
-int ctxp_options_fill(const struct ctxp_option *table, struct ctxp_raw options, void *ret_struct, struct ctxp_buf *arena, struct ctxp_error *err) {
+int ctxp_options_fill(
+    const struct ctxp_option *table, struct ctxp_raw options, void *ret_struct, struct ctxp_buf *arena, struct ctxp_error *err) {
   static const struct ctxp_option none[] = {{0}};
   size_t bytes = 0;
   if (!table) table = none;

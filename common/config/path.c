@@ -22,7 +22,8 @@ static const char *variable(struct ctxp_str name) {
 /* `~` alone or before a slash, at the start of the path */
 static int expand_home(struct ctxp_str text, struct ctxp_buf *out, size_t *at, struct ctxp_error *why) {
   if (*at >= text.len || text.ptr[*at] != '~') return 0;
-  if (*at + 1 < text.len && text.ptr[*at + 1] != '/') return ctxp_error_set(why, -EINVAL, "'~' stands alone or before '/'; another user's home is not looked up");
+  if (*at + 1 < text.len && text.ptr[*at + 1] != '/')
+    return ctxp_error_set(why, -EINVAL, "'~' stands alone or before '/'; another user's home is not looked up");
   const char *home = variable(CTXP_STR("HOME"));
   if (!home) return ctxp_error_set(why, -EINVAL, "'~' cannot be replaced, because HOME is not set; write an absolute path");
   ctxp_buf_str(out, home);
@@ -49,7 +50,8 @@ static int expand_variable(struct ctxp_str inside, bool at_start, struct ctxp_bu
   }
   struct ctxp_str otherwise = {rest.ptr + 2, rest.len - 2};
   size_t from = 0;
-  if (memchr(otherwise.ptr, '$', otherwise.len)) return ctxp_error_set(why, -EINVAL, "the text of '${%s}' holds a '$'; only plain text can stand there", ctxp_shown(inside).text);
+  if (memchr(otherwise.ptr, '$', otherwise.len))
+    return ctxp_error_set(why, -EINVAL, "the text of '${%s}' holds a '$'; only plain text can stand there", ctxp_shown(inside).text);
   int err = at_start ? expand_home(otherwise, out, &from, why) : 0;
   if (err == 0) ctxp_buf_add(out, otherwise.ptr + from, otherwise.len - from);
   return err;
@@ -73,14 +75,17 @@ int ctxp_path_expand(struct ctxp_str text, struct ctxp_buf *out, struct ctxp_err
   size_t at = 0, start = out->len;
   int err = expand_home(text, out, &at, why);
   while (err == 0 && at < text.len) {
-    if (text.ptr[at] == '$') err = expand_dollar(text, out, &at, out->len == start, why);
-    else ctxp_buf_char(out, text.ptr[at++]);
+    if (text.ptr[at] == '$')
+      err = expand_dollar(text, out, &at, out->len == start, why);
+    else
+      ctxp_buf_char(out, text.ptr[at++]);
   }
   if (err < 0) return err;
   if (out->failed) return -ENOMEM;
   struct ctxp_str whole = {(const char *)out->ptr + start, out->len - start};
   if (whole.len == 0) return ctxp_error_set(why, -EINVAL, "an empty path");
-  if (!ctxp_utf8_valid(whole)) return ctxp_error_set(why, -EINVAL, "'%s' is not UTF-8 after its variables were replaced", ctxp_shown(whole).text);
+  if (!ctxp_utf8_valid(whole))
+    return ctxp_error_set(why, -EINVAL, "'%s' is not UTF-8 after its variables were replaced", ctxp_shown(whole).text);
   if (memchr(whole.ptr, '\n', whole.len)) return ctxp_error_set(why, -EINVAL, "'%s' holds a line break", ctxp_shown(whole).text);
   return 0;
 }

@@ -13,10 +13,13 @@ struct price_reader {
   unsigned file;
 };
 
-static const struct { const char *key; size_t offset; } classes[] = {
-  {"input", offsetof(struct ctxp_rates, input)}, {"output", offsetof(struct ctxp_rates, output)},
-  {"cacheRead", offsetof(struct ctxp_rates, cache_read)}, {"cacheWrite5m", offsetof(struct ctxp_rates, cache_write_5m)},
-  {"cacheWrite1h", offsetof(struct ctxp_rates, cache_write_1h)}};
+static const struct {
+  const char *key;
+  size_t offset;
+} classes[] = {
+    {"input", offsetof(struct ctxp_rates, input)}, {"output", offsetof(struct ctxp_rates, output)},
+    {"cacheRead", offsetof(struct ctxp_rates, cache_read)}, {"cacheWrite5m", offsetof(struct ctxp_rates, cache_write_5m)},
+    {"cacheWrite1h", offsetof(struct ctxp_rates, cache_write_1h)}};
 #define CLASSES (sizeof(classes) / sizeof(*classes))
 
 static int64_t *rate_of(struct ctxp_rates *rates, size_t class) { return (int64_t *)((char *)rates + classes[class].offset); }
@@ -26,10 +29,11 @@ static void read_rate(struct price_reader *r, const struct ctxp_yaml *value, int
   int err = value->type == CTXP_YAML_SCALAR && value->plain ? ctxp_decimal_nano(value->text, ret_nano) : -EINVAL;
   if (err == -EINVAL)
     ctxp_faults_add(r->faults, value->place, "'%s' is '%s'; it takes a number of dollars per million tokens", value->key->text.ptr,
-                    value->type == CTXP_YAML_SCALAR ? ctxp_shown(value->text).text : "a list or mapping");
+        value->type == CTXP_YAML_SCALAR ? ctxp_shown(value->text).text : "a list or mapping");
   else if (err < 0)
-    ctxp_faults_add(r->faults, value->place, "'%s' is '%s'; it takes dollars per million tokens from 0 to 1000000 with at most nine decimals", value->key->text.ptr,
-                    ctxp_shown(value->text).text);
+    ctxp_faults_add(r->faults, value->place,
+        "'%s' is '%s'; it takes dollars per million tokens from 0 to 1000000 with at most nine decimals", value->key->text.ptr,
+        ctxp_shown(value->text).text);
 }
 
 static void read_rates(struct price_reader *r, const struct ctxp_yaml *mapping, struct ctxp_rates *rates) {
@@ -51,20 +55,25 @@ static void read_above(struct price_reader *r, const struct ctxp_yaml *above, st
   const struct ctxp_yaml *tokens = ctxp_yaml_get(above, "inputTokens");
   if (!tokens)
     ctxp_faults_add(r->faults, above->place, "'above' lacks 'inputTokens', the size of a request beyond which it holds");
-  else if (tokens->type != CTXP_YAML_SCALAR || !tokens->plain || !ctxp_schema_u64(tokens->text, &price->above_tokens) || price->above_tokens == 0)
+  else if (tokens->type != CTXP_YAML_SCALAR || !tokens->plain || !ctxp_schema_u64(tokens->text, &price->above_tokens) ||
+      price->above_tokens == 0)
     ctxp_faults_add(r->faults, tokens->place, "'inputTokens' takes a whole number from 1");
   read_rates(r, above, &price->above);
   for (size_t i = 0; i < CLASSES; i++)
     if (*rate_of(&price->base, i) >= 0 && !ctxp_yaml_get(above, classes[i].key))
-      ctxp_faults_add(r->faults, above->place, "'above' lacks '%s', which the row has; write the rate of long requests too", classes[i].key);
+      ctxp_faults_add(
+          r->faults, above->place, "'above' lacks '%s', which the row has; write the rate of long requests too", classes[i].key);
 }
 
-static bool two_digits(const char *p, int most) { return p[0] >= '0' && p[0] <= '9' && p[1] >= '0' && p[1] <= '9' && (p[0] - '0') * 10 + p[1] - '0' <= most; }
+static bool two_digits(const char *p, int most) {
+  return p[0] >= '0' && p[0] <= '9' && p[1] >= '0' && p[1] <= '9' && (p[0] - '0') * 10 + p[1] - '0' <= most;
+}
 
 static void read_date(struct price_reader *r, const struct ctxp_yaml *date) {
   if (date->type == CTXP_YAML_BAD) return;
   struct ctxp_str t = date->type == CTXP_YAML_SCALAR ? date->text : (struct ctxp_str){0};
-  if (t.len != 10 || t.ptr[4] != '-' || t.ptr[7] != '-' || !two_digits(t.ptr, 99) || !two_digits(t.ptr + 2, 99) || !two_digits(t.ptr + 5, 12) || !two_digits(t.ptr + 8, 31)) {
+  if (t.len != 10 || t.ptr[4] != '-' || t.ptr[7] != '-' || !two_digits(t.ptr, 99) || !two_digits(t.ptr + 2, 99) ||
+      !two_digits(t.ptr + 5, 12) || !two_digits(t.ptr + 8, 31)) {
     ctxp_faults_add(r->faults, date->place, "'date' takes a day: YYYY-MM-DD");
     return;
   }
@@ -76,8 +85,8 @@ static bool claim(struct price_reader *r, const struct ctxp_yaml *at, struct ctx
   const struct ctxp_price_name *known = ctxp_prices_lookup(r->prices, name);
   if (known && r->prices->rows[known->row].file == r->file) {
     struct ctxp_str model = r->prices->rows[known->row].price.model;
-    ctxp_faults_add(r->faults, at->place, ctxp_str_eq(model, name) ? "'%s' has a row of its own already" : "'%s' stands for '%s' already", ctxp_shown(name).text,
-                    ctxp_shown(model).text);
+    ctxp_faults_add(r->faults, at->place, ctxp_str_eq(model, name) ? "'%s' has a row of its own already" : "'%s' stands for '%s' already",
+        ctxp_shown(name).text, ctxp_shown(model).text);
     return false;
   }
   if (ctxp_prices_name(r->prices, name, row) < 0) r->faults->failed = true;
@@ -111,29 +120,36 @@ static void read_text(struct price_reader *r, const struct ctxp_yaml *mapping, c
 }
 
 static void read_row(struct price_reader *r, const struct ctxp_yaml *mapping) {
-  static const char *const keys[] = {"input", "output", "cacheRead", "cacheWrite5m", "cacheWrite1h", "above", "aliases", "date", "source", "note", NULL};
+  static const char *const keys[] = {
+      "input", "output", "cacheRead", "cacheWrite5m", "cacheWrite1h", "above", "aliases", "date", "source", "note", NULL};
   struct ctxp_model_price price = {0};
   r->faults->node = mapping->key->text;
   if (mapping->type != CTXP_YAML_MAPPING) {
-    if (mapping->type != CTXP_YAML_BAD) ctxp_faults_add(r->faults, mapping->place, "a row is a mapping: {input: 3, output: 15, cacheRead: 0.3, ...}");
+    if (mapping->type != CTXP_YAML_BAD)
+      ctxp_faults_add(r->faults, mapping->place, "a row is a mapping: {input: 3, output: 15, cacheRead: 0.3, ...}");
     return;
   }
   ctxp_schema_keys(r->faults, mapping, "key", keys);
   read_rates(r, mapping, &price.base);
   for (size_t i = 0; i < 2; i++)
     if (!ctxp_yaml_get(mapping, classes[i].key)) ctxp_faults_add(r->faults, mapping->key->place, "'%s' is missing", classes[i].key);
-  const struct ctxp_yaml *above = ctxp_yaml_get(mapping, "above"), *aliases = ctxp_yaml_get(mapping, "aliases"), *date = ctxp_yaml_get(mapping, "date");
+  const struct ctxp_yaml *above = ctxp_yaml_get(mapping, "above"), *aliases = ctxp_yaml_get(mapping, "aliases"),
+                         *date = ctxp_yaml_get(mapping, "date");
   if (above) read_above(r, above, &price);
   if (date) read_date(r, date);
   read_text(r, mapping, "source");
   read_text(r, mapping, "note");
   int row = ctxp_prices_add(r->prices, mapping->key->text, &price, r->file);
-  if (row == -E2BIG) ctxp_faults_add(r->faults, mapping->key->place, "more than %d models", CTXP_PRICES_MAX);
-  else if (row < 0) r->faults->failed = true;
+  if (row == -E2BIG)
+    ctxp_faults_add(r->faults, mapping->key->place, "more than %d models", CTXP_PRICES_MAX);
+  else if (row < 0)
+    r->faults->failed = true;
   if (row < 0) return;
   const struct ctxp_price_name *old = ctxp_prices_lookup(r->prices, mapping->key->text);
-  if (old && r->prices->rows[old->row].file != r->file) replace(r, old->row, (unsigned)row);
-  else claim(r, mapping->key, mapping->key->text, (unsigned)row);
+  if (old && r->prices->rows[old->row].file != r->file)
+    replace(r, old->row, (unsigned)row);
+  else
+    claim(r, mapping->key, mapping->key->text, (unsigned)row);
   if (aliases) read_aliases(r, aliases, (unsigned)row);
 }
 
@@ -146,7 +162,8 @@ static void read_table(struct price_reader *r, const struct ctxp_yaml *root) {
     ctxp_faults_add(r->faults, unit->place, "'unit' can only be 'USD per million tokens'");
   if (!models || models->type != CTXP_YAML_MAPPING) {
     if (!models || models->type != CTXP_YAML_BAD)
-      ctxp_faults_add(r->faults, (models ? models : root)->place, "not a price table; write 'models: {NAME: {input: 3, output: 15}}', in dollars per million tokens");
+      ctxp_faults_add(r->faults, (models ? models : root)->place,
+          "not a price table; write 'models: {NAME: {input: 3, output: 15}}', in dollars per million tokens");
     return;
   }
   for (const struct ctxp_yaml *it = models->first; it; it = it->next) read_row(r, it);

@@ -16,14 +16,15 @@ struct ctxp_rates { /* nano-dollars per million tokens; -1: this class has no pr
 struct ctxp_model_price {
   struct ctxp_str model;
   struct ctxp_rates base, above; /* above: for the whole request, when its input of all classes is more than above_tokens */
-  uint64_t above_tokens;         /* 0: no such tier */
+  uint64_t above_tokens; /* 0: no such tier */
 };
 struct ctxp_prices;
 
 #define CTXP_PRICES_BUILTIN "built-in" /* in the place of a file: config/prices.yaml as it was compiled in */
 
 /* Reads the files in order, a later row going over an earlier one of the same model. All faults at once, one a line. -EINVAL. */
-int ctxp_prices_read(const char *const *files, unsigned count, struct ctxp_prices **ret_prices, struct ctxp_buf *faults) __attribute__((warn_unused_result));
+int ctxp_prices_read(const char *const *files, unsigned count, struct ctxp_prices **ret_prices, struct ctxp_buf *faults)
+    __attribute__((warn_unused_result));
 /* As it stands in the `topology` event: one MessagePack value {version, models: [...]}, and back. */
 int ctxp_prices_encode(const struct ctxp_prices *prices, struct ctxp_buf *out) __attribute__((warn_unused_result));
 int ctxp_prices_decode(struct ctxp_raw raw, struct ctxp_prices **ret_prices) __attribute__((warn_unused_result));

@@ -92,9 +92,12 @@ static int unpack_rates(struct ctxp_raw raw, struct ctxp_rates *rates) {
   if (raw.len == 0 || ctxp_array_open(&it, &count) < 0 || count != 5) return -EBADMSG;
   for (size_t i = 0; i < 5; i++) {
     if (ctxp_cursor_next(&it, &v) < 0) return -EBADMSG;
-    if (v.type == CTXP_PACK_U64 && v.u <= INT64_MAX) *all[i] = (int64_t)v.u;
-    else if (v.type == CTXP_PACK_I64 && v.i == -1) *all[i] = -1;
-    else return -EBADMSG;
+    if (v.type == CTXP_PACK_U64 && v.u <= INT64_MAX)
+      *all[i] = (int64_t)v.u;
+    else if (v.type == CTXP_PACK_I64 && v.i == -1)
+      *all[i] = -1;
+    else
+      return -EBADMSG;
   }
   return 0;
 }

@@ -20,20 +20,25 @@ bool ctxp_schema_u64(struct ctxp_str text, uint64_t *ret_value) {
 static uint64_t upper(const struct ctxp_option *option) { return option->max ? option->max : UINT64_MAX; }
 
 static void choices(const struct ctxp_option *option, struct ctxp_buf *out) {
-  for (const char *const *it = option->choices; *it; it++) ctxp_buf_printf(out, "%s%s", it == option->choices ? "" : it[1] ? ", " : " or ", *it);
+  for (const char *const *it = option->choices; *it; it++)
+    ctxp_buf_printf(out, "%s%s", it == option->choices ? "" : it[1] ? ", " :
+                                                                      " or ",
+        *it);
 }
 
 void ctxp_option_range(const struct ctxp_option *option, struct ctxp_buf *out) {
   const char *space = option->unit && *option->unit ? " " : "", *unit = option->unit ? option->unit : "";
   switch (option->type) {
-    case CTXP_OPTION_BOOL: ctxp_buf_str(out, "true or false"); break;
-    case CTXP_OPTION_U64:
-      if (upper(option) == UINT64_MAX) ctxp_buf_printf(out, "%" PRIu64 "%s%s or more", option->min, space, unit);
-      else ctxp_buf_printf(out, "%" PRIu64 " to %" PRIu64 "%s%s", option->min, option->max, space, unit);
-      break;
-    case CTXP_OPTION_STRING: ctxp_buf_str(out, "a text"); break;
-    case CTXP_OPTION_ENUM: choices(option, out); break;
-    case CTXP_OPTION_PATH: ctxp_buf_str(out, "a path; a relative one is under state_dir"); break;
+  case CTXP_OPTION_BOOL: ctxp_buf_str(out, "true or false"); break;
+  case CTXP_OPTION_U64:
+    if (upper(option) == UINT64_MAX)
+      ctxp_buf_printf(out, "%" PRIu64 "%s%s or more", option->min, space, unit);
+    else
+      ctxp_buf_printf(out, "%" PRIu64 " to %" PRIu64 "%s%s", option->min, option->max, space, unit);
+    break;
+  case CTXP_OPTION_STRING: ctxp_buf_str(out, "a text"); break;
+  case CTXP_OPTION_ENUM: choices(option, out); break;
+  case CTXP_OPTION_PATH: ctxp_buf_str(out, "a path; a relative one is under state_dir"); break;
   }
 }
 
@@ -47,12 +52,14 @@ void ctxp_schema_keys(struct ctxp_faults *faults, const struct ctxp_yaml *mappin
     bool found = false;
     for (const char *const *name = known; *name && !found; name++) found = ctxp_str_is(it->key->text, *name);
     if (!found)
-      ctxp_faults_add(faults, it->key->place, "unknown %s '%s'%s", what, ctxp_shown(it->key->text).text, ctxp_hint(it->key->text, known, "known are").text);
+      ctxp_faults_add(faults, it->key->place, "unknown %s '%s'%s", what, ctxp_shown(it->key->text).text,
+          ctxp_hint(it->key->text, known, "known are").text);
   }
 }
 
 static const char *type_words(const struct ctxp_yaml *value) {
-  return value->type == CTXP_YAML_MAPPING ? "a mapping" : value->type == CTXP_YAML_SEQUENCE ? "a list" : "nothing";
+  return value->type == CTXP_YAML_MAPPING ? "a mapping" : value->type == CTXP_YAML_SEQUENCE ? "a list" :
+                                                                                              "nothing";
 }
 
 const struct ctxp_yaml *ctxp_schema_text(struct ctxp_faults *faults, const struct ctxp_yaml *value, const char *what) {
@@ -72,7 +79,7 @@ static bool bad_value(struct ctxp_faults *faults, const struct ctxp_option *opti
   }
   bool quoted = !value->plain && (option->type == CTXP_OPTION_BOOL || option->type == CTXP_OPTION_U64);
   ctxp_faults_add(faults, value->place, "'%s' is '%s'; it takes %s%s", option->name, ctxp_shown(value->text).text, ctxp_buf_cstr(&range),
-                  quoted ? ", without quotes" : "");
+      quoted ? ", without quotes" : "");
   return false;
 }
 
@@ -102,8 +109,8 @@ static bool choice(struct ctxp_faults *faults, const struct ctxp_option *option,
   return false;
 }
 
-static bool path(struct ctxp_faults *faults, const struct ctxp_option *option, const struct ctxp_yaml *value, struct ctxp_place_of_paths paths,
-                 struct ctxp_buf *out) {
+static bool path(struct ctxp_faults *faults, const struct ctxp_option *option, const struct ctxp_yaml *value,
+    struct ctxp_place_of_paths paths, struct ctxp_buf *out) {
   if (value->text.len == 0 && option->initial && !*option->initial) { /* none, as the default is */
     ctxp_pack_cstr(out, "");
     return true;
@@ -111,14 +118,30 @@ static bool path(struct ctxp_faults *faults, const struct ctxp_option *option, c
   ctxp_auto_buf absolute = {0};
   struct ctxp_error why;
   int err = ctxp_path_resolve(value->text, paths.base, paths.under, &absolute, &why);
-  if (err == -EINVAL) ctxp_faults_add(faults, value->place, "'%s': %s", option->name, why.text);
-  else if (err < 0) faults->failed = true;
-  else ctxp_pack_str(out, ctxp_buf_view(&absolute));
+  if (err == -EINVAL)
+    ctxp_faults_add(faults, value->place, "'%s': %s", option->name, why.text);
+  else if (err < 0)
+    faults->failed = true;
+  else
+    ctxp_pack_str(out, ctxp_buf_view(&absolute));
   return err == 0;
 }
 
-bool ctxp_schema_value(struct ctxp_faults *faults, const struct ctxp_option *option, const struct ctxp_yaml *value, struct ctxp_place missing,
-                       struct ctxp_place_of_paths paths, struct ctxp_buf *out) {
+static bool append_value(struct ctxp_faults *faults, const struct ctxp_option *option, const struct ctxp_yaml *value,
+    struct ctxp_place_of_paths paths, struct ctxp_buf *out) {
+  switch (option->type) {
+  case CTXP_OPTION_BOOL: return boolean(faults, option, value, out);
+  case CTXP_OPTION_U64: return number(faults, option, value, out);
+  case CTXP_OPTION_ENUM: return choice(faults, option, value, out);
+  case CTXP_OPTION_PATH: return path(faults, option, value, paths, out);
+  case CTXP_OPTION_STRING: break;
+  }
+  ctxp_pack_str(out, value->text);
+  return true;
+}
+
+bool ctxp_schema_value(struct ctxp_faults *faults, const struct ctxp_option *option, const struct ctxp_yaml *value,
+    struct ctxp_place missing, struct ctxp_place_of_paths paths, struct ctxp_buf *out) {
   struct ctxp_yaml initial = {.type = CTXP_YAML_SCALAR, .plain = true, .place = missing};
   if (!value) {
     if (!option->initial) {
@@ -132,15 +155,9 @@ bool ctxp_schema_value(struct ctxp_faults *faults, const struct ctxp_option *opt
   } else if (value->type != CTXP_YAML_SCALAR || ctxp_yaml_is_null(value)) {
     return bad_value(faults, option, value);
   }
-  switch (option->type) {
-    case CTXP_OPTION_BOOL: return boolean(faults, option, value, out);
-    case CTXP_OPTION_U64: return number(faults, option, value, out);
-    case CTXP_OPTION_ENUM: return choice(faults, option, value, out);
-    case CTXP_OPTION_PATH: return path(faults, option, value, paths, out);
-    case CTXP_OPTION_STRING: break;
-  }
-  ctxp_pack_str(out, value->text);
-  return true;
+  bool good = append_value(faults, option, value, paths, out);
+  if (out->failed) faults->failed = true;
+  return good && !out->failed;
 }
 
 static void check_names(struct ctxp_faults *faults, const struct ctxp_option *table, const struct ctxp_yaml *mapping) {
@@ -151,8 +168,8 @@ static void check_names(struct ctxp_faults *faults, const struct ctxp_option *ta
   ctxp_schema_keys(faults, mapping, "option", names);
 }
 
-bool ctxp_schema_options(struct ctxp_faults *faults, const struct ctxp_option *table, const struct ctxp_yaml *mapping, struct ctxp_place missing,
-                         struct ctxp_place_of_paths paths, struct ctxp_buf *out) {
+bool ctxp_schema_options(struct ctxp_faults *faults, const struct ctxp_option *table, const struct ctxp_yaml *mapping,
+    struct ctxp_place missing, struct ctxp_place_of_paths paths, struct ctxp_buf *out) {
   static const struct ctxp_option none[] = {{0}};
   if (!table) table = none;
   bool good = true;

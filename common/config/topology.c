@@ -19,26 +19,28 @@ struct numbers {
 };
 static const char *const durabilities[] = {"power", "process", NULL}, *const fulls[] = {"wait", "drop", NULL};
 
-#define NUMBER(field, initial, min, max, unit, help) {#field, CTXP_OPTION_U64, initial, min, max, unit, help, NULL, offsetof(struct numbers, field)}
-#define CHOICE(field, initial, choices, help) {#field, CTXP_OPTION_ENUM, initial, 0, 0, "", help, choices, offsetof(struct numbers, field)}
+#define NUMBER(field, initial, min, max, unit, help) \
+  { #field, CTXP_OPTION_U64, initial, min, max, unit, help, NULL, offsetof(struct numbers, field) }
+#define CHOICE(field, initial, choices, help) \
+  { #field, CTXP_OPTION_ENUM, initial, 0, 0, "", help, choices, offsetof(struct numbers, field) }
 const struct ctxp_option ctxp_topology_options[] = {
-  NUMBER(max_bytes, "8589934592", 1u << 20, UINT64_C(1) << 42, "bytes", "what one node's stream may hold on disk"),
-  NUMBER(retain_hours, "168", 0, 87600, "hours", "how long events are kept that every reader has; 0: not longer than needed"),
-  CHOICE(durability, "power", durabilities, "what an acknowledged event survives: a power cut, or the death of any process"),
-  CHOICE(when_full, "wait", fulls, "what happens at max_bytes with a reader still behind: agents wait, or the oldest events go and are counted as a gap"),
-  NUMBER(commit_batch, "1024", 1, 65536, "events", "most events of one commit"),
-  NUMBER(commit_interval_ms, "2", 0, 1000, "ms", "longest time that an event waits for its commit"),
-  NUMBER(max_event_bytes, "16777216", 4096, 256u << 20, "bytes", "largest event that is taken; larger ones are refused by name"),
-  NUMBER(client_days, "30", 1, 3650, "days", "how long an agent's position is remembered after its last event"),
-  NUMBER(answer_grace_ms, "250", 10, 60000, "ms", "how long the collector waits for a mechanism's verdict on an ask"),
-  NUMBER(max_hold_s, "0", 0, 86400, "s", "how long the fold waits for a mechanism that is down before it passes it over; 0: for ever"),
-  NUMBER(drain_s, "30", 1, 3600, "s", "longest time that a stop waits for what is under way"),
-  {0}};
+    NUMBER(max_bytes, "8589934592", 1u << 20, UINT64_C(1) << 42, "bytes", "what one node's stream may hold on disk"),
+    NUMBER(retain_hours, "168", 0, 87600, "hours", "how long events are kept that every reader has; 0: not longer than needed"),
+    CHOICE(durability, "power", durabilities, "what an acknowledged event survives: a power cut, or the death of any process"),
+    CHOICE(when_full, "wait", fulls,
+        "what happens at max_bytes with a reader still behind: agents wait, or the oldest events go and are counted as a gap"),
+    NUMBER(commit_batch, "1024", 1, 65536, "events", "most events of one commit"),
+    NUMBER(commit_interval_ms, "2", 0, 1000, "ms", "longest time that an event waits for its commit"),
+    NUMBER(max_event_bytes, "16777216", 4096, 256u << 20, "bytes", "largest event that is taken; larger ones are refused by name"),
+    NUMBER(client_days, "30", 1, 3650, "days", "how long an agent's position is remembered after its last event"),
+    NUMBER(answer_grace_ms, "250", 10, 60000, "ms", "how long the collector waits for a mechanism's verdict on an ask"),
+    NUMBER(max_hold_s, "0", 0, 86400, "s", "how long the fold waits for a mechanism that is down before it passes it over; 0: for ever"),
+    NUMBER(drain_s, "30", 1, 3600, "s", "longest time that a stop waits for what is under way"), {0}};
 #undef NUMBER
 #undef CHOICE
 
-static const char *const top_keys[] = {"version", "run_dir", "state_dir", "nodes", "prices", "max_bytes", "retain_hours", "durability", "when_full",
-  "commit_batch", "commit_interval_ms", "max_event_bytes", "client_days", "answer_grace_ms", "max_hold_s", "drain_s", NULL};
+static const char *const top_keys[] = {"version", "run_dir", "state_dir", "nodes", "prices", "max_bytes", "retain_hours", "durability",
+    "when_full", "commit_batch", "commit_interval_ms", "max_event_bytes", "client_days", "answer_grace_ms", "max_hold_s", "drain_s", NULL};
 static const char *const node_keys[] = {"daemon", "subscribe", "from", "options", "ingest", "curve", NULL};
 
 bool ctxp_reading_push(struct ctxp_reading *r, char ***list, char *text) {
@@ -70,9 +72,11 @@ char *ctxp_reading_path(struct ctxp_reading *r, const struct ctxp_yaml *value, c
 /* ---- the head ---- */
 static void read_version(struct ctxp_reading *r) {
   const struct ctxp_yaml *version = ctxp_yaml_get(r->root, "version");
-  if (!version) ctxp_faults_add(r->faults, r->root->place, "'version' is missing; write 'version: 1'");
+  if (!version)
+    ctxp_faults_add(r->faults, r->root->place, "'version' is missing; write 'version: 1'");
   else if (version->type != CTXP_YAML_SCALAR || !ctxp_str_is(version->text, "1"))
-    ctxp_faults_add(r->faults, version->place, "'version' is '%s'; this program reads version 1", version->type == CTXP_YAML_SCALAR ? ctxp_shown(version->text).text : "not a number");
+    ctxp_faults_add(r->faults, version->place, "'version' is '%s'; this program reads version 1",
+        version->type == CTXP_YAML_SCALAR ? ctxp_shown(version->text).text : "not a number");
 }
 
 static char *directory(struct ctxp_reading *r, const char *key, const char *initial, const char *base) {
@@ -131,8 +135,8 @@ static void read_numbers(struct ctxp_reading *r) {
   take_numbers(r->topology, &numbers);
   if (numbers.max_event_bytes > numbers.max_bytes)
     ctxp_faults_add(r->faults, at_or(ctxp_yaml_get(r->root, "max_bytes"), ctxp_yaml_get(r->root, "max_event_bytes"))->place,
-                    "'max_bytes' is %llu, less than the largest event ('max_event_bytes' is %llu); raise it, or lower max_event_bytes",
-                    (unsigned long long)numbers.max_bytes, (unsigned long long)numbers.max_event_bytes);
+        "'max_bytes' is %llu, less than the largest event ('max_event_bytes' is %llu); raise it, or lower max_event_bytes",
+        (unsigned long long)numbers.max_bytes, (unsigned long long)numbers.max_event_bytes);
 }
 
 /* ---- prices ---- */
@@ -159,7 +163,8 @@ static void read_prices(struct ctxp_reading *r, struct ctxp_buf *price_faults) {
   } else if (prices->type == CTXP_YAML_SEQUENCE && prices->count > 0 && prices->count <= PRICE_FILES_MAX) {
     for (const struct ctxp_yaml *it = prices->first; it; it = it->next) add_price_file(r, it);
   } else {
-    ctxp_faults_add(r->faults, prices->place, "'prices' takes a file, or a list of 1 to %d files, the later over the earlier", PRICE_FILES_MAX);
+    ctxp_faults_add(
+        r->faults, prices->place, "'prices' takes a file, or a list of 1 to %d files, the later over the earlier", PRICE_FILES_MAX);
     return;
   }
   unsigned count = 0;
@@ -195,7 +200,8 @@ static void read_daemon(struct ctxp_reading *r, struct ctxp_node_config *node, c
   }
   names[count] = NULL;
   if (!node->ops)
-    ctxp_faults_add(r->faults, daemon->place, "unknown daemon '%s'%s", ctxp_shown(daemon->text).text, ctxp_hint(daemon->text, names, "known are").text);
+    ctxp_faults_add(
+        r->faults, daemon->place, "unknown daemon '%s'%s", ctxp_shown(daemon->text).text, ctxp_hint(daemon->text, names, "known are").text);
 }
 
 static void add_upstream(struct ctxp_reading *r, struct ctxp_node_config *node, const struct ctxp_yaml *value) {
@@ -235,7 +241,7 @@ static void read_options(struct ctxp_reading *r, struct ctxp_node_config *node, 
   const char *base = r->topology->state_dir ? r->topology->state_dir : "/"; /* "/": there is a fault already */
   if (!node->ops) return;
   ctxp_schema_options(r->faults, node->ops->options, ctxp_yaml_get(mapping, "options"), mapping->key->place,
-                      (struct ctxp_place_of_paths){base, "state_dir"}, &node->options);
+      (struct ctxp_place_of_paths){base, "state_dir"}, &node->options);
   if (node->options.failed) r->faults->failed = true;
 }
 
@@ -247,9 +253,11 @@ static void read_node(struct ctxp_reading *r, const struct ctxp_yaml *mapping) {
   r->faults->node = mapping->key->text;
   if (name_is_taken(mapping->key->text)) ctxp_faults_add(r->faults, mapping->key->place, "the name is ctxpipe's own; choose another");
   if (!name_is_good(mapping->key->text))
-    ctxp_faults_add(r->faults, mapping->key->place, "a node's name has 1 to %d letters, digits, '-' and '_', and begins with a letter or digit", NODE_NAME_MAX);
+    ctxp_faults_add(r->faults, mapping->key->place,
+        "a node's name has 1 to %d letters, digits, '-' and '_', and begins with a letter or digit", NODE_NAME_MAX);
   if (mapping->type != CTXP_YAML_MAPPING) {
-    if (mapping->type != CTXP_YAML_BAD) ctxp_faults_add(r->faults, mapping->place, "a node is a mapping: {daemon: NAME, subscribe: [...], options: {...}}");
+    if (mapping->type != CTXP_YAML_BAD)
+      ctxp_faults_add(r->faults, mapping->place, "a node is a mapping: {daemon: NAME, subscribe: [...], options: {...}}");
     return;
   }
   node->name = ctxp_str_dup(mapping->key->text);
@@ -271,7 +279,11 @@ static void read_nodes(struct ctxp_reading *r) {
   const struct ctxp_yaml *nodes = ctxp_yaml_get(r->root, "nodes");
   if (!nodes || nodes->type != CTXP_YAML_MAPPING || nodes->count == 0) {
     if (!nodes || nodes->type != CTXP_YAML_BAD)
-      ctxp_faults_add(r->faults, (nodes ? nodes : r->root)->place, "'nodes' %s; write a mapping: {collector: {daemon: collector, ...}, ...}", !nodes ? "is missing" : nodes->type == CTXP_YAML_MAPPING ? "is empty" : "is no mapping");
+      ctxp_faults_add(r->faults, (nodes ? nodes : r->root)->place,
+          "'nodes' %s; write a mapping: {collector: {daemon: collector, ...}, ...}",
+          !nodes                               ? "is missing" :
+              nodes->type == CTXP_YAML_MAPPING ? "is empty" :
+                                                 "is no mapping");
     return;
   }
   if (nodes->count > NODES_MAX) {
@@ -305,8 +317,8 @@ static void read_all(struct ctxp_reading *r, struct ctxp_buf *price_faults) {
 
 static void drop(struct ctxp_config **topology) { ctxp_topology_free(*topology); }
 
-static int parse(struct ctxp_str text, const struct ctxp_stage_ops *const *registry, struct ctxp_faults *found, struct ctxp_buf *price_faults,
-                 struct ctxp_config **ret_config) {
+static int parse(struct ctxp_str text, const struct ctxp_stage_ops *const *registry, struct ctxp_faults *found,
+    struct ctxp_buf *price_faults, struct ctxp_config **ret_config) {
   ctxp_cleanup(drop) struct ctxp_config *topology = calloc(1, sizeof(*topology));
   ctxp_auto_free char *dir = NULL;
   ctxp_cleanup(ctxp_yaml_deinit) struct ctxp_yaml_doc doc = {0};
@@ -330,14 +342,15 @@ static int finish(struct ctxp_faults *found, const struct ctxp_buf *price_faults
   return err;
 }
 
-int ctxp_topology_parse(const char *file, struct ctxp_str text, const struct ctxp_stage_ops *const *registry, struct ctxp_config **ret_config,
-                        struct ctxp_buf *faults) {
+int ctxp_topology_parse(const char *file, struct ctxp_str text, const struct ctxp_stage_ops *const *registry,
+    struct ctxp_config **ret_config, struct ctxp_buf *faults) {
   ctxp_cleanup(ctxp_faults_deinit) struct ctxp_faults found = {.file = file};
   ctxp_auto_buf price_faults = {0};
   return finish(&found, &price_faults, parse(text, registry, &found, &price_faults, ret_config), faults);
 }
 
-int ctxp_topology_read(const char *file, const struct ctxp_stage_ops *const *registry, struct ctxp_config **ret_config, struct ctxp_buf *faults) {
+int ctxp_topology_read(
+    const char *file, const struct ctxp_stage_ops *const *registry, struct ctxp_config **ret_config, struct ctxp_buf *faults) {
   ctxp_cleanup(ctxp_faults_deinit) struct ctxp_faults found = {.file = file};
   ctxp_auto_buf text = {0}, none = {0};
   int err = ctxp_yaml_load(file, &found, &text);

@@ -1,4 +1,5 @@
 /* What only the whole topology shows: edges whose ends do not fit, cycles, lonely nodes, files of two writers, long socket paths. */
+#include <stdio.h>
 #include <sys/un.h>
 #include "base/str.h"
 #include "codec/msgpack.h"
@@ -18,7 +19,9 @@ static unsigned find(const struct ctxp_reading *r, struct ctxp_str name) {
   return i;
 }
 
-static bool has_role(const struct ctxp_reading *r, unsigned i, enum ctxp_stage_role role) { return node_at(r, i)->ops && node_at(r, i)->ops->role == role; }
+static bool has_role(const struct ctxp_reading *r, unsigned i, enum ctxp_stage_role role) {
+  return node_at(r, i)->ops && node_at(r, i)->ops->role == role;
+}
 
 static bool reads(const struct ctxp_reading *r, unsigned reader, unsigned upstream) {
   for (char **it = node_at(r, reader)->subscribe; it && *it; it++)
@@ -49,7 +52,8 @@ static void check_repeated(struct ctxp_reading *r) {
     while (node_at(r, first)->ops != node_at(r, i)->ops) first++;
     if (first == i) continue;
     enter(r, i);
-    ctxp_faults_add(r->faults, place_at(r, i), "%s already runs as '%s'; a second one would count everything twice", node_at(r, i)->ops->name, node_at(r, first)->name);
+    ctxp_faults_add(r->faults, place_at(r, i), "%s already runs as '%s'; a second one would count everything twice",
+        node_at(r, i)->ops->name, node_at(r, first)->name);
     leave(r);
   }
 }
@@ -72,11 +76,12 @@ static bool share_events(const struct ctxp_stage_ops *from, const struct ctxp_st
 
 static const char *role_rule(enum ctxp_stage_role from, enum ctxp_stage_role to) {
   switch (to) {
-    case CTXP_ROLE_COLLECTOR_NODE: return "the collector is fed by agents alone";
-    case CTXP_ROLE_MECHANISM_NODE: return from == CTXP_ROLE_COLLECTOR_NODE ? NULL : "a mechanism reads the collector alone";
-    case CTXP_ROLE_FOLD_NODE:
-      return from == CTXP_ROLE_COLLECTOR_NODE || from == CTXP_ROLE_MECHANISM_NODE ? NULL : "the fold reads the collector and the mechanisms";
-    case CTXP_ROLE_SINK_NODE: break;
+  case CTXP_ROLE_COLLECTOR_NODE: return "the collector is fed by agents alone";
+  case CTXP_ROLE_MECHANISM_NODE: return from == CTXP_ROLE_COLLECTOR_NODE ? NULL : "a mechanism reads the collector alone";
+  case CTXP_ROLE_FOLD_NODE:
+    return from == CTXP_ROLE_COLLECTOR_NODE || from == CTXP_ROLE_MECHANISM_NODE ? NULL :
+                                                                                  "the fold reads the collector and the mechanisms";
+  case CTXP_ROLE_SINK_NODE: break;
   }
   return from == CTXP_ROLE_FOLD_NODE ? NULL : "a sink reads the fold";
 }
@@ -87,7 +92,8 @@ static void unknown_upstream(struct ctxp_reading *r, unsigned self, const struct
   for (unsigned i = 0; i < r->topology->node_count && count + 1 < NAMES_MAX; i++)
     if (i != self) names[count++] = node_at(r, i)->name;
   names[count] = NULL;
-  ctxp_faults_add(r->faults, value->place, "'subscribe' names '%s', which is no node%s", ctxp_shown(value->text).text, ctxp_hint(value->text, names, "nodes are").text);
+  ctxp_faults_add(r->faults, value->place, "'subscribe' names '%s', which is no node%s", ctxp_shown(value->text).text,
+      ctxp_hint(value->text, names, "nodes are").text);
 }
 
 static void check_edge(struct ctxp_reading *r, unsigned self, const struct ctxp_yaml *value) {
@@ -104,7 +110,8 @@ static void check_edge(struct ctxp_reading *r, unsigned self, const struct ctxp_
   if (rule)
     ctxp_faults_add(r->faults, value->place, "'%s' (%s) cannot feed it: %s", node_at(r, from)->name, up->name, rule);
   else if (!share_events(up, ops))
-    ctxp_faults_add(r->faults, value->place, "'%s' (%s) cannot feed it: it sends no event that %s takes", node_at(r, from)->name, up->name, ops->name);
+    ctxp_faults_add(
+        r->faults, value->place, "'%s' (%s) cannot feed it: it sends no event that %s takes", node_at(r, from)->name, up->name, ops->name);
 }
 
 static void check_fed(struct ctxp_reading *r, unsigned self) {
@@ -113,9 +120,11 @@ static void check_fed(struct ctxp_reading *r, unsigned self) {
     if (list) ctxp_faults_add(r->faults, list->key->place, "the collector subscribes to nothing; agents feed it through 'ingest'");
     return;
   }
-  for (const struct ctxp_yaml *it = list && list->type == CTXP_YAML_SEQUENCE ? list->first : NULL; it; it = it->next) check_edge(r, self, it);
+  for (const struct ctxp_yaml *it = list && list->type == CTXP_YAML_SEQUENCE ? list->first : NULL; it; it = it->next)
+    check_edge(r, self, it);
   if (node_at(r, self)->ops && (!list || (list->type == CTXP_YAML_SEQUENCE && list->count == 0)))
-    ctxp_faults_add(r->faults, place_at(r, self), "nothing feeds it; add 'subscribe: [%s]'", has_role(r, self, CTXP_ROLE_SINK_NODE) ? "fold" : "collector");
+    ctxp_faults_add(r->faults, place_at(r, self), "nothing feeds it; add 'subscribe: [%s]'",
+        has_role(r, self, CTXP_ROLE_SINK_NODE) ? "fold" : "collector");
 }
 
 /* A misspelt name has its fault; the node that it means is not lonely besides. */
@@ -134,10 +143,11 @@ static void check_read(struct ctxp_reading *r, unsigned self) {
     if (fold == r->topology->node_count && has_role(r, i, CTXP_ROLE_FOLD_NODE)) fold = i;
   }
   if (has_role(r, self, CTXP_ROLE_MECHANISM_NODE) && !read && fold < r->topology->node_count)
-    ctxp_faults_add(r->faults, place_at(r, self), "nothing reads it; add '%s' to the 'subscribe' list of '%s'", node_at(r, self)->name, node_at(r, fold)->name);
+    ctxp_faults_add(r->faults, place_at(r, self), "nothing reads it; add '%s' to the 'subscribe' list of '%s'", node_at(r, self)->name,
+        node_at(r, fold)->name);
   else if (node_at(r, self)->ops && !has_role(r, self, CTXP_ROLE_SINK_NODE) && !read)
     ctxp_faults_add(r->faults, place_at(r, self), "nothing reads it; add a %s that does, or take it out",
-                    has_role(r, self, CTXP_ROLE_FOLD_NODE) ? "sink" : "fold");
+        has_role(r, self, CTXP_ROLE_FOLD_NODE) ? "sink" : "fold");
 }
 
 /* The fold merges by the collector's numbers: without its stream there is nothing to merge into. */
@@ -173,8 +183,10 @@ static void walk_from(struct ctxp_reading *r, struct walk *w, unsigned self) {
   w->on_way[self] = true;
   for (unsigned i = 0; i < r->topology->node_count; i++) {
     if (!reads(r, self, i)) continue;
-    if (w->on_way[i]) cycle_found(r, w, i);
-    else if (!w->done[i]) walk_from(r, w, i);
+    if (w->on_way[i])
+      cycle_found(r, w, i);
+    else if (!w->done[i])
+      walk_from(r, w, i);
   }
   w->on_way[self] = false;
   w->done[self] = true;
@@ -207,10 +219,13 @@ static bool writes(const struct ctxp_reading *r, unsigned i, struct ctxp_str pat
 
 /* Is `path` the directory DIR/NAME or in it? */
 static bool within(struct ctxp_str path, const char *dir, const char *name) {
-  ctxp_auto_buf whole = {0};
-  ctxp_buf_printf(&whole, "%s%s%s", strcmp(dir, "/") == 0 ? "" : dir, *name ? "/" : "", name);
-  if (whole.failed || path.len < whole.len || memcmp(path.ptr, whole.ptr, whole.len) != 0) return false;
-  return path.len == whole.len || path.ptr[whole.len] == '/';
+  size_t len = strcmp(dir, "/") == 0 ? 0 : strlen(dir), name_len = strlen(name);
+  if (path.len < len || memcmp(path.ptr, dir, len) != 0) return false;
+  if (name_len) { /* the slash and the name */
+    if (path.len < len + 1 + name_len || path.ptr[len] != '/' || memcmp(path.ptr + len + 1, name, name_len) != 0) return false;
+    len += 1 + name_len;
+  }
+  return path.len == len || path.ptr[len] == '/';
 }
 
 static void check_own_place(struct ctxp_reading *r, unsigned self, const struct ctxp_option *option, struct ctxp_str path) {
@@ -218,10 +233,12 @@ static void check_own_place(struct ctxp_reading *r, unsigned self, const struct 
   struct ctxp_place place = option_place(r, self, option);
   if (ctxp_str_is(path, t->state_dir)) ctxp_faults_add(r->faults, place, "'%s' is state_dir itself; write a name in it", option->name);
   if (within(path, t->run_dir, "") && !within(ctxp_str(t->state_dir), t->run_dir, ""))
-    ctxp_faults_add(r->faults, place, "'%s' is in run_dir, which is the sockets' and may be emptied by a restart; choose another place", option->name);
+    ctxp_faults_add(
+        r->faults, place, "'%s' is in run_dir, which is the sockets' and may be emptied by a restart; choose another place", option->name);
   for (unsigned i = 0; i < t->node_count; i++)
     if (within(path, t->state_dir, node_at(r, i)->name))
-      ctxp_faults_add(r->faults, place, "'%s' is %s/%s, where the node '%s' keeps its stream; choose another place", option->name, t->state_dir, node_at(r, i)->name, node_at(r, i)->name);
+      ctxp_faults_add(r->faults, place, "'%s' is %s/%s, where the node '%s' keeps its stream; choose another place", option->name,
+          t->state_dir, node_at(r, i)->name, node_at(r, i)->name);
 }
 
 static void check_files(struct ctxp_reading *r, unsigned self) {
@@ -232,7 +249,8 @@ static void check_files(struct ctxp_reading *r, unsigned self) {
     check_own_place(r, self, it, path);
     for (unsigned i = 0; i < self; i++)
       if (writes(r, i, path))
-        ctxp_faults_add(r->faults, option_place(r, self, it), "'%s' is '%s', which '%s' writes too; give each its own", it->name, ctxp_shown(path).text, node_at(r, i)->name);
+        ctxp_faults_add(r->faults, option_place(r, self, it), "'%s' is '%s', which '%s' writes too; give each its own", it->name,
+            ctxp_shown(path).text, node_at(r, i)->name);
   }
 }
 
@@ -240,7 +258,8 @@ static void check_files(struct ctxp_reading *r, unsigned self) {
 #define SOCKET_MAX (sizeof(((struct sockaddr_un *)0)->sun_path) - 1)
 
 static void too_long(struct ctxp_reading *r, struct ctxp_place place, size_t len, const char *what) {
-  ctxp_faults_add(r->faults, place, "the path of %s has %zu bytes, and the system allows %zu; choose a shorter run_dir", what, len, SOCKET_MAX);
+  ctxp_faults_add(
+      r->faults, place, "the path of %s has %zu bytes, and the system allows %zu; choose a shorter run_dir", what, len, SOCKET_MAX);
 }
 
 static void check_sockets(struct ctxp_reading *r) {
@@ -251,9 +270,9 @@ static void check_sockets(struct ctxp_reading *r) {
     if (len > longest) longest = len, which = node_at(r, i)->name;
   }
   const struct ctxp_yaml *run_dir = ctxp_yaml_get(r->root, "run_dir");
-  ctxp_auto_buf what = {0};
-  ctxp_buf_printf(&what, "the socket '%s.control'", which);
-  if (longest > SOCKET_MAX) too_long(r, (run_dir ? run_dir : r->root)->place, longest, ctxp_buf_cstr(&what));
+  char what[64];
+  snprintf(what, sizeof(what), "the socket '%s.control'", which);
+  if (longest > SOCKET_MAX) too_long(r, (run_dir ? run_dir : r->root)->place, longest, what);
 }
 
 static void check_ingest(struct ctxp_reading *r, unsigned self) {
@@ -267,8 +286,10 @@ static void check_ingest(struct ctxp_reading *r, unsigned self) {
       for (unsigned k = 0; k < sizeof(kinds) / sizeof(*kinds); k++) {
         ctxp_auto_buf own = {0};
         ctxp_topology_endpoint(r->topology, node_at(r, i)->name, kinds[k], &own);
+        if (own.failed) r->faults->failed = true;
         if (ctxp_str_eq(ctxp_buf_view(&own), endpoint))
-          ctxp_faults_add(r->faults, list->place, "ingest: '%s.%s' is the name of a socket of the node '%s'; choose another", node_at(r, i)->name, kinds[k], node_at(r, i)->name);
+          ctxp_faults_add(r->faults, list->place, "ingest: '%s.%s' is the name of a socket of the node '%s'; choose another",
+              node_at(r, i)->name, kinds[k], node_at(r, i)->name);
       }
     }
   }

@@ -9,7 +9,7 @@ struct ctxp_reading {
   const struct ctxp_stage_ops *const *registry;
   const struct ctxp_yaml *root;
   const struct ctxp_yaml **nodes; /* of topology->nodes, same index: where each stands */
-  const char *dir;                /* of the file */
+  const char *dir; /* of the file */
 };
 
 /* Ingest endpoints and CURVE of a node, from its mapping. */

@@ -17,8 +17,10 @@ static void quoted(struct ctxp_buf *out, struct ctxp_str text) {
     uint32_t c;
     unsigned n = ctxp_utf8_decode(text.ptr + at, &c);
     if (c == '"' || c == '\\') ctxp_buf_char(out, '\\');
-    if (needs_escape(c)) ctxp_buf_printf(out, "\\u%04" PRIx32, c);
-    else ctxp_buf_add(out, text.ptr + at, n);
+    if (needs_escape(c))
+      ctxp_buf_printf(out, "\\u%04" PRIx32, c);
+    else
+      ctxp_buf_add(out, text.ptr + at, n);
     at += n;
   }
   ctxp_buf_char(out, '"');
@@ -27,13 +29,16 @@ static void quoted(struct ctxp_buf *out, struct ctxp_str text) {
 static void quoted_path_view(struct ctxp_buf *out, struct ctxp_str path) {
   ctxp_auto_buf escaped = {0};
   ctxp_path_escape(path, &escaped);
-  if (escaped.failed) out->failed = true;
-  else quoted(out, ctxp_buf_view(&escaped));
+  if (escaped.failed)
+    out->failed = true;
+  else
+    quoted(out, ctxp_buf_view(&escaped));
 }
 
 static void quoted_path(struct ctxp_buf *out, const char *path) { quoted_path_view(out, ctxp_str(path)); }
 
-static void list(struct ctxp_buf *out, const char *indent, const char *key, char *const *items, void (*item)(struct ctxp_buf *, const char *)) {
+static void list(
+    struct ctxp_buf *out, const char *indent, const char *key, char *const *items, void (*item)(struct ctxp_buf *, const char *)) {
   if (!items || !*items) return;
   ctxp_buf_printf(out, "%s%s: [", indent, key);
   for (char *const *it = items; *it; it++) {
@@ -46,15 +51,19 @@ static void list(struct ctxp_buf *out, const char *indent, const char *key, char
 static void plain(struct ctxp_buf *out, const char *text) { quoted(out, ctxp_str(text)); }
 
 static void endpoint(struct ctxp_buf *out, const char *text) {
-  if (ctxp_str_starts(ctxp_str(text), "ipc://")) quoted_path(out, text);
-  else plain(out, text);
+  if (ctxp_str_starts(ctxp_str(text), "ipc://"))
+    quoted_path(out, text);
+  else
+    plain(out, text);
 }
 
 static void numbers(struct ctxp_buf *out, const struct ctxp_config *t) {
-  const struct { const char *name; uint64_t value; } rows[] = {
-    {"max_bytes", t->max_bytes}, {"retain_hours", t->retain_hours}, {"commit_batch", t->commit_batch}, {"commit_interval_ms", t->commit_interval_ms},
-    {"max_event_bytes", t->max_event_bytes}, {"client_days", t->client_days}, {"answer_grace_ms", t->answer_grace_ms}, {"max_hold_s", t->max_hold_s},
-    {"drain_s", t->drain_s}};
+  const struct {
+    const char *name;
+    uint64_t value;
+  } rows[] = {{"max_bytes", t->max_bytes}, {"retain_hours", t->retain_hours}, {"commit_batch", t->commit_batch},
+      {"commit_interval_ms", t->commit_interval_ms}, {"max_event_bytes", t->max_event_bytes}, {"client_days", t->client_days},
+      {"answer_grace_ms", t->answer_grace_ms}, {"max_hold_s", t->max_hold_s}, {"drain_s", t->drain_s}};
   for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) ctxp_buf_printf(out, "%s: %" PRIu64 "\n", rows[i].name, rows[i].value);
   ctxp_buf_printf(out, "durability: %s\nwhen_full: %s\n", t->durability_power ? "power" : "process", t->when_full_drop ? "drop" : "wait");
 }
@@ -63,11 +72,11 @@ static void option(struct ctxp_buf *out, const struct ctxp_option *it, struct ct
   struct ctxp_str text = ctxp_map_str(options, it->name);
   ctxp_buf_printf(out, "      %s: ", it->name);
   switch (it->type) {
-    case CTXP_OPTION_BOOL: ctxp_buf_str(out, ctxp_map_bool(options, it->name, false) ? "true" : "false"); break;
-    case CTXP_OPTION_U64: ctxp_buf_printf(out, "%" PRIu64, ctxp_map_u64(options, it->name, 0)); break;
-    case CTXP_OPTION_PATH: quoted_path_view(out, text); break;
-    case CTXP_OPTION_ENUM:
-    case CTXP_OPTION_STRING: quoted(out, text); break;
+  case CTXP_OPTION_BOOL: ctxp_buf_str(out, ctxp_map_bool(options, it->name, false) ? "true" : "false"); break;
+  case CTXP_OPTION_U64: ctxp_buf_printf(out, "%" PRIu64, ctxp_map_u64(options, it->name, 0)); break;
+  case CTXP_OPTION_PATH: quoted_path_view(out, text); break;
+  case CTXP_OPTION_ENUM:
+  case CTXP_OPTION_STRING: quoted(out, text); break;
   }
   ctxp_buf_char(out, '\n');
 }

@@ -44,7 +44,9 @@ static void free_chunks(struct chunk *chunk) {
   }
 }
 
-static struct ctxp_place place_of(const yaml_mark_t *mark) { return (struct ctxp_place){(unsigned)mark->line + 1, (unsigned)mark->column + 1}; }
+static struct ctxp_place place_of(const yaml_mark_t *mark) {
+  return (struct ctxp_place){(unsigned)mark->line + 1, (unsigned)mark->column + 1};
+}
 
 /* The parser's own words, with its context where that helps ("while parsing a block mapping"). */
 static int syntax_fault(struct reader *r) {
@@ -82,8 +84,10 @@ static int new_value(struct reader *r, const yaml_event_t *event, enum ctxp_yaml
 static void refuse_extras(struct reader *r, const yaml_event_t *event, const yaml_char_t *anchor, const yaml_char_t *tag) {
   struct ctxp_place place = place_of(&event->start_mark);
   if (anchor)
-    ctxp_faults_add(r->faults, place, "anchors are not used here ('&%s'); write the value out", ctxp_shown(ctxp_str((const char *)anchor)).text);
-  if (tag) ctxp_faults_add(r->faults, place, "tags are not used here ('%s'); write the value alone", ctxp_shown(ctxp_str((const char *)tag)).text);
+    ctxp_faults_add(
+        r->faults, place, "anchors are not used here ('&%s'); write the value out", ctxp_shown(ctxp_str((const char *)anchor)).text);
+  if (tag)
+    ctxp_faults_add(r->faults, place, "tags are not used here ('%s'); write the value alone", ctxp_shown(ctxp_str((const char *)tag)).text);
 }
 
 static int read_scalar(struct reader *r, const yaml_event_t *event, struct ctxp_yaml *value) {
@@ -176,15 +180,15 @@ static int too_deep(struct reader *r, const yaml_event_t *event) {
 }
 
 static int read_value(struct reader *r, yaml_event_t *event, unsigned depth, struct ctxp_yaml **ret_value) {
-  enum ctxp_yaml_type type = event->type == YAML_SCALAR_EVENT ? CTXP_YAML_SCALAR
-                             : event->type == YAML_SEQUENCE_START_EVENT ? CTXP_YAML_SEQUENCE
-                             : event->type == YAML_MAPPING_START_EVENT ? CTXP_YAML_MAPPING : CTXP_YAML_BAD;
+  enum ctxp_yaml_type type = event->type == YAML_SCALAR_EVENT ? CTXP_YAML_SCALAR : event->type == YAML_SEQUENCE_START_EVENT ? CTXP_YAML_SEQUENCE :
+      event->type == YAML_MAPPING_START_EVENT                                                                               ? CTXP_YAML_MAPPING :
+                                                                                                                              CTXP_YAML_BAD;
   int err = new_value(r, event, type, ret_value);
   if (err < 0) return err;
   if (type == CTXP_YAML_SCALAR) return read_scalar(r, event, *ret_value);
   if (type == CTXP_YAML_BAD) { /* nothing else begins a value */
     ctxp_faults_add(r->faults, (*ret_value)->place, "aliases are not used here ('*%s'); write the value out",
-                    event->type == YAML_ALIAS_EVENT ? ctxp_shown(ctxp_str((const char *)event->data.alias.anchor)).text : "");
+        event->type == YAML_ALIAS_EVENT ? ctxp_shown(ctxp_str((const char *)event->data.alias.anchor)).text : "");
     return 0;
   }
   if (depth >= CTXP_YAML_DEPTH_MAX) return too_deep(r, event);
@@ -237,13 +241,15 @@ static int check_bytes(struct ctxp_str text, struct ctxp_faults *faults) {
 int ctxp_yaml_parse(struct ctxp_str text, struct ctxp_faults *faults, struct ctxp_yaml_doc *ret_doc) {
   struct reader r = {.faults = faults};
   if (text.len > CTXP_YAML_BYTES_MAX) {
-    ctxp_faults_add(faults, (struct ctxp_place){0}, "larger than %u bytes, the most that a file of this kind may have", CTXP_YAML_BYTES_MAX);
+    ctxp_faults_add(
+        faults, (struct ctxp_place){0}, "larger than %u bytes, the most that a file of this kind may have", CTXP_YAML_BYTES_MAX);
     return -EINVAL;
   }
   int err = check_bytes(text, faults);
   if (err < 0) return err;
   if (!yaml_parser_initialize(&r.parser)) return -ENOMEM;
   yaml_parser_set_encoding(&r.parser, YAML_UTF8_ENCODING);
+  if (ctxp_str_starts(text, "\xef\xbb\xbf")) text = (struct ctxp_str){text.ptr + 3, text.len - 3}; /* a byte order mark */
   yaml_parser_set_input_string(&r.parser, (const unsigned char *)(text.len ? text.ptr : ""), text.len);
   struct ctxp_yaml *root = NULL;
   err = read_document(&r, &root);
@@ -271,7 +277,8 @@ static int check_file(int fd, struct ctxp_faults *faults) {
   if (fstat(fd, &st) < 0) return load_fault(faults, -errno, strerror(errno));
   if (S_ISDIR(st.st_mode)) return load_fault(faults, -EISDIR, "it is a directory");
   if (!S_ISREG(st.st_mode)) return load_fault(faults, -EINVAL, "it is not a regular file");
-  if (st.st_size > (off_t)CTXP_YAML_BYTES_MAX) return load_fault(faults, -EFBIG, "it is larger than 1 MiB, the most that a file of this kind may have");
+  if (st.st_size > (off_t)CTXP_YAML_BYTES_MAX)
+    return load_fault(faults, -EFBIG, "it is larger than 1 MiB, the most that a file of this kind may have");
   return 0;
 }
 
@@ -300,5 +307,6 @@ const struct ctxp_yaml *ctxp_yaml_get(const struct ctxp_yaml *mapping, const cha
 }
 
 bool ctxp_yaml_is_null(const struct ctxp_yaml *value) {
-  return value->type == CTXP_YAML_SCALAR && value->plain && (value->text.len == 0 || ctxp_str_is(value->text, "null") || ctxp_str_is(value->text, "~"));
+  return value->type == CTXP_YAML_SCALAR && value->plain &&
+      (value->text.len == 0 || ctxp_str_is(value->text, "null") || ctxp_str_is(value->text, "~"));
 }

@@ -10,18 +10,20 @@
 #define CTXP_YAML_KEYS_MAX 4096u /* of one mapping */
 
 enum ctxp_yaml_type {
-  CTXP_YAML_SCALAR, CTXP_YAML_SEQUENCE, CTXP_YAML_MAPPING,
+  CTXP_YAML_SCALAR,
+  CTXP_YAML_SEQUENCE,
+  CTXP_YAML_MAPPING,
   CTXP_YAML_BAD /* there was a fault here already: say nothing more about it */
 };
 struct ctxp_yaml {
   enum ctxp_yaml_type type;
-  bool plain;              /* scalar: without quotes, so that it may be a number or true */
+  bool plain; /* scalar: without quotes, so that it may be a number or true */
   struct ctxp_place place;
-  struct ctxp_str text;    /* scalar; NUL-terminated beyond its length */
-  struct ctxp_yaml *key;   /* of a mapping's value: its key, a scalar */
+  struct ctxp_str text; /* scalar; NUL-terminated beyond its length */
+  struct ctxp_yaml *key; /* of a mapping's value: its key, a scalar */
   struct ctxp_yaml *first; /* of a sequence or mapping: its values, in order, linked by next */
   struct ctxp_yaml *next;
-  unsigned count;          /* of values in it */
+  unsigned count; /* of values in it */
 };
 struct ctxp_yaml_doc {
   struct ctxp_yaml *root;

@@ -48,9 +48,12 @@ int ctxp_control_call(const char *endpoint, struct ctxp_raw request, int timeout
   zmq_msg_t msg;
   zmq_msg_init(&msg);
   int r = ask(socket, request, timeout_ms, &msg);
-  if (r == -EAGAIN) r = ctxp_error_set(err, -ETIMEDOUT, "no reply from %s within %d ms; is its node running (ctxpipe status)?", endpoint, timeout_ms);
-  else if (r < 0) r = ctxp_error_set(err, r, "cannot ask %s: %s", endpoint, zmq_strerror(-r));
-  else r = unpack(endpoint, (struct ctxp_raw){zmq_msg_data(&msg), zmq_msg_size(&msg)}, reply, err);
+  if (r == -EAGAIN)
+    r = ctxp_error_set(err, -ETIMEDOUT, "no reply from %s within %d ms; is its node running (ctxpipe status)?", endpoint, timeout_ms);
+  else if (r < 0)
+    r = ctxp_error_set(err, r, "cannot ask %s: %s", endpoint, zmq_strerror(-r));
+  else
+    r = unpack(endpoint, (struct ctxp_raw){zmq_msg_data(&msg), zmq_msg_size(&msg)}, reply, err);
   zmq_msg_close(&msg);
   return r;
 }

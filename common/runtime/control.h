@@ -13,6 +13,8 @@
 
 /* Calls a node and waits for the reply. 0: `reply` holds the value of `data`. -EREMOTEIO: the node said no, err has its sentence.
  * -ETIMEDOUT: no reply within timeout_ms (-1: for ever). */
-int ctxp_control_call(const char *endpoint, struct ctxp_raw request, int timeout_ms, struct ctxp_buf *reply, struct ctxp_error *err) __attribute__((warn_unused_result));
+int ctxp_control_call(const char *endpoint, struct ctxp_raw request, int timeout_ms, struct ctxp_buf *reply, struct ctxp_error *err)
+    __attribute__((warn_unused_result));
 /* The same for requests that are a name alone: status, drain, reload, reopen. */
-int ctxp_control_op(const char *endpoint, const char *op, int timeout_ms, struct ctxp_buf *reply, struct ctxp_error *err) __attribute__((warn_unused_result));
+int ctxp_control_op(const char *endpoint, const char *op, int timeout_ms, struct ctxp_buf *reply, struct ctxp_error *err)
+    __attribute__((warn_unused_result));

@@ -4,7 +4,7 @@
 #include "runtime/control_server.h"
 
 #define WAITERS 64
-#define REQUESTS 16         /* a round */
+#define REQUESTS 16 /* a round */
 #define REQUEST_BYTES (1 << 20)
 
 struct waiter {
@@ -19,8 +19,8 @@ struct ctxp_control_server {
   struct ctxp_buf data_buf, reply;
 };
 
-int ctxp_control_server_new(void *zmq, const char *endpoint, ctxp_control_handler *handler, void *data, struct ctxp_control_server **ret_server,
-                            struct ctxp_error *err) {
+int ctxp_control_server_new(void *zmq, const char *endpoint, ctxp_control_handler *handler, void *data,
+    struct ctxp_control_server **ret_server, struct ctxp_error *err) {
   struct ctxp_control_server *s = calloc(1, sizeof(*s));
   int linger = 500, mark = 1000;
   int64_t max_size = REQUEST_BYTES;
@@ -63,8 +63,10 @@ static void send_reply(struct ctxp_control_server *s, zmq_msg_t *peer, zmq_msg_t
   ctxp_pack_cstr(&s->reply, "ok");
   ctxp_pack_bool(&s->reply, code >= 0);
   ctxp_pack_cstr(&s->reply, code >= 0 ? "data" : "error");
-  if (code >= 0) ctxp_pack_raw(&s->reply, ctxp_buf_raw(&s->data_buf));
-  else ctxp_pack_cstr(&s->reply, sentence);
+  if (code >= 0)
+    ctxp_pack_raw(&s->reply, ctxp_buf_raw(&s->data_buf));
+  else
+    ctxp_pack_cstr(&s->reply, sentence);
   if (ctxp_buf_error(&s->reply) < 0) return; /* the caller's time-out says the rest */
   if (zmq_msg_send(peer, s->socket, ZMQ_SNDMORE | ZMQ_DONTWAIT) < 0) return;
   zmq_msg_send(number, s->socket, ZMQ_SNDMORE | ZMQ_DONTWAIT);
@@ -86,9 +88,7 @@ static void handle(struct ctxp_control_server *s, zmq_msg_t frames[3]) {
   struct ctxp_raw request = {zmq_msg_data(&frames[2]), zmq_msg_size(&frames[2])};
   struct ctxp_error err = {""};
   ctxp_buf_reset(&s->data_buf);
-  int r = ctxp_pack_check(request) == 0 && ctxp_raw_type(request) == CTXP_PACK_MAP
-              ? s->handler(s->data, request, &s->data_buf, &err)
-              : ctxp_error_set(&err, -EBADMSG, "a control request must be one MessagePack map");
+  int r = ctxp_pack_check(request) == 0 && ctxp_raw_type(request) == CTXP_PACK_MAP ? s->handler(s->data, request, &s->data_buf, &err) : ctxp_error_set(&err, -EBADMSG, "a control request must be one MessagePack map");
   if (r == 0 && ctxp_buf_error(&s->data_buf) < 0) r = ctxp_error_set(&err, -ENOMEM, "out of memory for the reply");
   if (r == 1 && keep_waiter(s, &frames[0], &frames[1], ctxp_map_u64(request, "cause", 0))) return;
   if (r == 1) r = ctxp_error_set(&err, -EBUSY, "%d requests wait already", WAITERS);

@@ -9,8 +9,8 @@ struct ctxp_control_server;
 /* Appends the value of `data` to `reply`. <0: no, with a sentence. 1: later (the request is a `wait`). */
 typedef int ctxp_control_handler(void *data, struct ctxp_raw request, struct ctxp_buf *reply, struct ctxp_error *err);
 
-int ctxp_control_server_new(void *zmq, const char *endpoint, ctxp_control_handler *handler, void *data, struct ctxp_control_server **ret_server,
-                            struct ctxp_error *err) __attribute__((warn_unused_result));
+int ctxp_control_server_new(void *zmq, const char *endpoint, ctxp_control_handler *handler, void *data,
+    struct ctxp_control_server **ret_server, struct ctxp_error *err) __attribute__((warn_unused_result));
 struct ctxp_control_server *ctxp_control_server_free(struct ctxp_control_server *server);
 void *ctxp_control_server_socket(struct ctxp_control_server *server); /* to poll for input */
 void ctxp_control_server_ready(struct ctxp_control_server *server);

@@ -6,7 +6,8 @@
 #include "runtime/daemon_main.h"
 
 static int usage(const char *name, const char *what, const char *which) {
-  fprintf(stderr, "%s: %s%s\nusage: %s --topology FILE --node NAME [--ready-fd N] [--life-fd M] [--log-level error|warn|info|debug]\n", name, what, which, name);
+  fprintf(stderr, "%s: %s%s\nusage: %s --topology FILE --node NAME [--ready-fd N] [--life-fd M] [--log-level error|warn|info|debug]\n",
+      name, what, which, name);
   return CTXP_EXIT_ERROR;
 }
 
@@ -24,20 +25,28 @@ static int parse_level(const char *text) {
 }
 
 int ctxp_daemon_main_source(const struct ctxp_stage_ops *ops, const struct ctxp_source_ops *source, int argc, char **argv) {
-  static const struct option known[] = {{"topology", required_argument, NULL, 't'}, {"node", required_argument, NULL, 'n'},     {"ready-fd", required_argument, NULL, 'r'},
-                                        {"life-fd", required_argument, NULL, 'l'},  {"log-level", required_argument, NULL, 'v'}, {NULL, 0, NULL, 0}};
+  static const struct option known[] = {{"topology", required_argument, NULL, 't'}, {"node", required_argument, NULL, 'n'},
+      {"ready-fd", required_argument, NULL, 'r'}, {"life-fd", required_argument, NULL, 'l'}, {"log-level", required_argument, NULL, 'v'},
+      {NULL, 0, NULL, 0}};
   struct ctxp_node_options options = {.ops = ops, .source = source, .ready_fd = -1, .life_fd = -1};
   int level = CTXP_LOG_INFO, c;
   opterr = 0;
   while ((c = getopt_long(argc, argv, "", known, NULL)) != -1) {
-    if (c == 't') options.topology_file = optarg;
-    else if (c == 'n') options.name = optarg;
-    else if (c == 'r' && (options.ready_fd = parse_fd(optarg)) < 0) return usage(ops->name, "--ready-fd is no descriptor: ", optarg);
-    else if (c == 'l' && (options.life_fd = parse_fd(optarg)) < 0) return usage(ops->name, "--life-fd is no descriptor: ", optarg);
-    else if (c == 'v' && (level = parse_level(optarg)) < 0) return usage(ops->name, "unknown log level: ", optarg);
-    else if (c == '?') return usage(ops->name, "not understood: ", argv[optind - 1]);
+    if (c == 't')
+      options.topology_file = optarg;
+    else if (c == 'n')
+      options.name = optarg;
+    else if (c == 'r' && (options.ready_fd = parse_fd(optarg)) < 0)
+      return usage(ops->name, "--ready-fd is no descriptor: ", optarg);
+    else if (c == 'l' && (options.life_fd = parse_fd(optarg)) < 0)
+      return usage(ops->name, "--life-fd is no descriptor: ", optarg);
+    else if (c == 'v' && (level = parse_level(optarg)) < 0)
+      return usage(ops->name, "unknown log level: ", optarg);
+    else if (c == '?')
+      return usage(ops->name, "not understood: ", argv[optind - 1]);
   }
-  if (!options.topology_file || !options.name || optind < argc) return usage(ops->name, "--topology and --node are needed, and nothing else", "");
+  if (!options.topology_file || !options.name || optind < argc)
+    return usage(ops->name, "--topology and --node are needed, and nothing else", "");
   /* one arena: a daemon has one thread that allocates, and idle pipelines are to be small */
   mallopt(M_ARENA_MAX, 1);
   mallopt(M_TRIM_THRESHOLD, 1 << 20);

@@ -20,7 +20,9 @@ static int compare(struct ctxp_raw a, struct ctxp_raw b) {
   return r ? r : (a.len > b.len) - (a.len < b.len);
 }
 
-struct ctxp_memory_store *ctxp_memory_store_new(void) { return calloc(1, sizeof(struct ctxp_memory_store)); }
+struct ctxp_memory_store *ctxp_memory_store_new(void) {
+  return calloc(1, sizeof(struct ctxp_memory_store));
+}
 
 static void pair_free(struct pair *pair) {
   ctxp_buf_deinit(&pair->key);
@@ -137,7 +139,8 @@ static const struct pair *next_of(const struct ctxp_memory_store *store, struct 
   return best;
 }
 
-int ctxp_memory_store_each(struct ctxp_memory_store *store, struct ctxp_raw prefix, int (*visit)(void *data, struct ctxp_raw key, struct ctxp_raw value), void *data) {
+int ctxp_memory_store_each(struct ctxp_memory_store *store, struct ctxp_raw prefix,
+    int (*visit)(void *data, struct ctxp_raw key, struct ctxp_raw value), void *data) {
   ctxp_auto_buf own = {0}, key = {0}, value = {0};
   const struct pair *pair;
   ctxp_buf_add(&own, prefix.ptr, prefix.len);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 #include "base/clock.h"
 #include "bus/answers.h"
+#include "runtime/mark.h"
 #include "runtime/node_int.h"
 
 #define IDLE_MS 60000 /* longest wait, though nothing is due */
@@ -21,9 +22,15 @@ int ctxp_node_fail(struct ctxp_node *node, int code, const char *format, ...) {
   return code;
 }
 
-struct ctxp_error *ctxp_node_error(struct ctxp_node *node) { return &node->error; }
-struct ctxp_store *ctxp_node_store(struct ctxp_node *node) { return node->store; }
-struct ctxp_stream *ctxp_node_stream(struct ctxp_node *node) { return node->stream; }
+struct ctxp_error *ctxp_node_error(struct ctxp_node *node) {
+  return &node->error;
+}
+struct ctxp_store *ctxp_node_store(struct ctxp_node *node) {
+  return node->store;
+}
+struct ctxp_stream *ctxp_node_stream(struct ctxp_node *node) {
+  return node->stream;
+}
 const struct ctxp_config *ctxp_node_topology(const struct ctxp_node *node) { return node->config; }
 const struct ctxp_node_config *ctxp_node_config(const struct ctxp_node *node) { return node->self; }
 void *ctxp_node_zmq(struct ctxp_node *node) { return node->zmq; }
@@ -31,7 +38,9 @@ void *ctxp_node_data(struct ctxp_node *node) { return node->source_data; }
 void ctxp_node_set_data(struct ctxp_node *node, void *data) { node->source_data = data; }
 void ctxp_node_hurry(struct ctxp_node *node) { node->hurry = true; }
 bool ctxp_node_draining(const struct ctxp_node *node) { return node->phase != RUNNING; }
-bool ctxp_node_full(const struct ctxp_node *node) { return node->stream && !node->config->when_full_drop && ctxp_stream_full(node->stream); }
+bool ctxp_node_full(const struct ctxp_node *node) {
+  return node->stream && !node->config->when_full_drop && ctxp_stream_full(node->stream);
+}
 
 void ctxp_node_count_refused(struct ctxp_node *node, const char *sentence) {
   node->refused++;
@@ -50,7 +59,9 @@ int ctxp_node_append(struct ctxp_node *node, const struct ctxp_event *event, uin
   return 0;
 }
 
-uint64_t ctxp_node_done(const struct ctxp_node *node) { return node->source ? ctxp_stream_head(node->stream) : ctxp_merge_done(node->merge); }
+uint64_t ctxp_node_done(const struct ctxp_node *node) {
+  return node->source ? ctxp_stream_head(node->stream) : ctxp_merge_done(node->merge);
+}
 
 /* ---- open ---- */
 static int read_topology(struct ctxp_node *node) {
@@ -60,7 +71,8 @@ static int read_topology(struct ctxp_node *node) {
   node->self = ctxp_topology_node(node->config, node->options->name);
   if (!node->self) return ctxp_node_fail(node, -ENOENT, "%s: there is no node '%s'", node->options->topology_file, node->options->name);
   if (strcmp(node->self->ops->name, node->ops->name) != 0)
-    return ctxp_node_fail(node, -EINVAL, "%s: node '%s' is a '%s', this daemon is a '%s'", node->options->topology_file, node->self->name, node->self->ops->name, node->ops->name);
+    return ctxp_node_fail(node, -EINVAL, "%s: node '%s' is a '%s', this daemon is a '%s'", node->options->topology_file, node->self->name,
+        node->self->ops->name, node->ops->name);
   return 0;
 }
 
@@ -91,7 +103,8 @@ static int open_publisher(struct ctxp_node *node) {
   if (!node->stream) return 0;
   ctxp_topology_endpoint(node->config, node->self->name, "pub", &pub);
   ctxp_topology_endpoint(node->config, node->self->name, "replay", &replay);
-  struct ctxp_publisher_options options = {.zmq = node->zmq, .node = node->self->name, .pub = ctxp_buf_cstr(&pub), .replay = ctxp_buf_cstr(&replay), .stream = node->stream};
+  struct ctxp_publisher_options options = {
+      .zmq = node->zmq, .node = node->self->name, .pub = ctxp_buf_cstr(&pub), .replay = ctxp_buf_cstr(&replay), .stream = node->stream};
   int r = ctxp_publisher_new(&options, &node->publisher, &node->error);
   if (r == 0) r = ctxp_node_subscribers(node);
   if (r == 0) ctxp_publisher_set(node->publisher, ctxp_node_done(node), CTXP_FLOW_LIVE);
@@ -114,18 +127,26 @@ static uint64_t flow_reach(void *data) {
 static int open_upstream(struct ctxp_node *node, struct upstream *up, const char *name, bool behind_collector) {
   ctxp_auto_buf pub = {0}, replay = {0};
   up->config = ctxp_topology_node(node->config, name);
-  if (!up->config) return ctxp_node_fail(node, -ENOENT, "node '%s' subscribes to '%s', which is not in the topology", node->self->name, name);
+  if (!up->config)
+    return ctxp_node_fail(node, -ENOENT, "node '%s' subscribes to '%s', which is not in the topology", node->self->name, name);
   up->collector = up->config->ops->role == CTXP_ROLE_COLLECTOR_NODE;
   ctxp_topology_endpoint(node->config, name, "pub", &pub);
   ctxp_topology_endpoint(node->config, name, "replay", &replay);
-  struct ctxp_sub_options options = {.zmq = node->zmq, .node = node->self->name, .upstream = name, .pub = ctxp_buf_cstr(&pub), .replay = ctxp_buf_cstr(&replay),
-                                     .topics = ctxp_topics_consumed(node->ops->consumes), .place = ctxp_node_loaded_place(node, name), .from_now = !node->self->from_start};
+  struct ctxp_sub_options options = {.zmq = node->zmq,
+      .node = node->self->name,
+      .upstream = name,
+      .pub = ctxp_buf_cstr(&pub),
+      .replay = ctxp_buf_cstr(&replay),
+      .topics = ctxp_topics_consumed(node->ops->consumes),
+      .place = ctxp_node_loaded_place(node, name),
+      .from_now = !node->self->from_start};
   if (up->collector) ctxp_topics_add(&options.topics, CTXP_KIND_topology);
   int r = ctxp_sub_new(&options, &up->sub, &node->error);
   if (r < 0) return r;
   struct ctxp_flow flow = {flow_peek, flow_next, flow_reach, up};
-  enum ctxp_flow_role role = up->collector ? CTXP_FLOW_COLLECTOR
-                             : up->config->ops->role == CTXP_ROLE_MECHANISM_NODE && behind_collector ? CTXP_FLOW_MECHANISM : CTXP_FLOW_OTHER;
+  enum ctxp_flow_role role = up->collector                                  ? CTXP_FLOW_COLLECTOR :
+      up->config->ops->role == CTXP_ROLE_MECHANISM_NODE && behind_collector ? CTXP_FLOW_MECHANISM :
+                                                                              CTXP_FLOW_OTHER;
   return ctxp_merge_add(node->merge, name, role, &flow) < 0 ? ctxp_node_fail(node, -ENOMEM, "out of memory for the upstreams") : 0;
 }
 
@@ -137,7 +158,9 @@ static int open_answers(struct ctxp_node *node, const char *collector) {
   if (!node->answers) return ctxp_node_fail(node, -errno, "cannot open a socket: %s", zmq_strerror(errno));
   zmq_setsockopt(node->answers, ZMQ_LINGER, &linger, sizeof(linger));
   zmq_setsockopt(node->answers, ZMQ_SNDHWM, &mark, sizeof(mark));
-  return zmq_connect(node->answers, ctxp_buf_cstr(&endpoint)) < 0 ? ctxp_node_fail(node, -errno, "cannot connect to %s: %s", ctxp_buf_cstr(&endpoint), zmq_strerror(errno)) : 0;
+  return zmq_connect(node->answers, ctxp_buf_cstr(&endpoint)) < 0 ?
+      ctxp_node_fail(node, -errno, "cannot connect to %s: %s", ctxp_buf_cstr(&endpoint), zmq_strerror(errno)) :
+      0;
 }
 
 static int open_upstreams(struct ctxp_node *node) {
@@ -164,6 +187,7 @@ static int open_node(struct ctxp_node *node) {
   int r = read_topology(node);
   if (r == 0) r = open_signals(node);
   if (r == 0) r = open_store(node);
+  if (r == 0) r = ctxp_mark_open(node->config->run_dir, node->self->name, &node->mark, &node->error);
   if (r < 0) return r;
   node->zmq = zmq_ctx_new();
   if (!node->zmq) return ctxp_node_fail(node, -errno, "cannot open a ZeroMQ context: %s", zmq_strerror(errno));
@@ -190,8 +214,10 @@ static void on_signals(struct ctxp_node *node, uint64_t now_ms) {
     if (info.ssi_signo == SIGHUP) {
       if (ctxp_node_reopen(node, &err) < 0) ctxp_log(CTXP_LOG_ERROR, "reopen", "%s", err.text);
     } else if (info.ssi_signo == SIGTERM || node->options->life_fd < 0) { /* a terminal's SIGINT is the supervisor's to pass on */
-      if (node->terms++) node->phase = LEAVING;
-      else ctxp_node_drain(node, now_ms, false);
+      if (node->terms++)
+        node->phase = LEAVING;
+      else
+        ctxp_node_drain(node, now_ms, false);
     }
   }
 }
@@ -219,7 +245,8 @@ static void gather(struct ctxp_node *node, struct polled *p) {
   p->source = p->count;
   p->source_count = node->source ? node->source->items(node, node->stage, p->items + p->count, SOURCE_ITEMS) : 0;
   p->upstreams = p->count += p->source_count;
-  for (unsigned i = 0; i < node->upstream_count && i < 64; i++, p->count += CTXP_SUB_ITEMS) ctxp_sub_items(node->upstreams[i].sub, p->items + p->count);
+  for (unsigned i = 0; i < node->upstream_count && i < 64; i++, p->count += CTXP_SUB_ITEMS)
+    ctxp_sub_items(node->upstreams[i].sub, p->items + p->count);
 }
 
 static int dispatch_source(struct ctxp_node *node, const struct polled *p, bool *ret_any) {
@@ -267,7 +294,8 @@ static int timers(struct ctxp_node *node, uint64_t now_ms, uint64_t *ret_next) {
 static bool commit_due(const struct ctxp_node *node, uint64_t now_ms, bool more) {
   if (!more || node->hurry || node->pending_bytes >= COMMIT_BYTES) return true;
   if (!node->stream || !ctxp_stream_pending(node->stream)) return false;
-  return ctxp_stream_pending(node->stream) >= node->config->commit_batch || now_ms >= node->pending_since_ms + node->config->commit_interval_ms;
+  return ctxp_stream_pending(node->stream) >= node->config->commit_batch ||
+      now_ms >= node->pending_since_ms + node->config->commit_interval_ms;
 }
 
 /* one round of work: take, commit, checkpoint. *ret_more: come back at once */
@@ -305,8 +333,10 @@ static int loop(struct ctxp_node *node) {
     uint64_t now = ctxp_clock_ms(), drain_next;
     bool source_ready = false;
     gather(node, &p);
-    int wait = more || next <= now ? 0 : next - now > IDLE_MS ? IDLE_MS : (int)(next - now);
-    if (zmq_poll(p.items, (int)p.count, wait) < 0 && errno != EINTR) return ctxp_node_fail(node, -errno, "cannot wait: %s", zmq_strerror(errno));
+    int wait = more || next <= now ? 0 : next - now > IDLE_MS ? IDLE_MS :
+                                                                (int)(next - now);
+    if (zmq_poll(p.items, (int)p.count, wait) < 0 && errno != EINTR)
+      return ctxp_node_fail(node, -errno, "cannot wait: %s", zmq_strerror(errno));
     now = ctxp_clock_ms();
     r = dispatch(node, &p, now, &source_ready);
     if (r == 0) r = work(node, now, source_ready, &more);
@@ -330,6 +360,7 @@ static void close_node(struct ctxp_node *node) {
   if (node->zmq) zmq_ctx_term(node->zmq); /* no longer than the sockets linger */
   ctxp_stream_free(node->stream);
   ctxp_store_free(node->store); /* last: the lock is held until the sockets are closed */
+  ctxp_mark_close(node->mark);
   if (node->signals >= 0) close(node->signals);
   ctxp_buf_deinit(&node->scratch);
   ctxp_buf_deinit(&node->value);
@@ -356,7 +387,12 @@ static int exit_code(int code) {
 int ctxp_node_run(const struct ctxp_node_options *options) {
   struct ctxp_node *node = calloc(1, sizeof(*node));
   if (!node) return CTXP_EXIT_ERROR;
-  *node = (struct ctxp_node){.options = options, .ops = options->ops, .source = options->source, .signals = -1, .life = options->life_fd, .started_ms = ctxp_clock_ms()};
+  *node = (struct ctxp_node){.options = options,
+      .ops = options->ops,
+      .source = options->source,
+      .signals = -1,
+      .life = options->life_fd,
+      .started_ms = ctxp_clock_ms()};
   int r = open_node(node);
   if (r < 0) {
     tell(options->ready_fd, "error: ", node->error.text);

@@ -43,7 +43,7 @@ struct ctxp_source_ops {
 /* Appends one event, encoded as it stands (with its ts), in the open transaction; event->seq and cause are not looked at.
  * It is committed by the node's rule: no item ready, commit_batch events, commit_interval_ms, about 4 MiB, or ctxp_node_hurry. */
 int ctxp_node_append(struct ctxp_node *node, const struct ctxp_event *event, uint64_t *ret_seq) __attribute__((warn_unused_result));
-void ctxp_node_hurry(struct ctxp_node *node);      /* commit as soon as `ready` returns: an ask has come */
+void ctxp_node_hurry(struct ctxp_node *node); /* commit as soon as `ready` returns: an ask has come */
 bool ctxp_node_full(const struct ctxp_node *node); /* the stream is at max_bytes and must wait: take no more from clients */
 bool ctxp_node_draining(const struct ctxp_node *node);
 /* For `before_commit` and for loading at `open`: the store; a put in it opens a transaction, and counts as something to commit. */
@@ -52,7 +52,7 @@ struct ctxp_stream *ctxp_node_stream(struct ctxp_node *node);
 const struct ctxp_config *ctxp_node_topology(const struct ctxp_node *node);
 const struct ctxp_node_config *ctxp_node_config(const struct ctxp_node *node);
 void *ctxp_node_zmq(struct ctxp_node *node); /* the context */
-void *ctxp_node_data(struct ctxp_node *node);            /* the source's own, set in `open` */
+void *ctxp_node_data(struct ctxp_node *node); /* the source's own, set in `open` */
 void ctxp_node_set_data(struct ctxp_node *node, void *data);
 /* Sets the sentence with which the node stops, and returns `code`. */
 int ctxp_node_fail(struct ctxp_node *node, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
@@ -68,8 +68,8 @@ struct ctxp_node_options {
 };
 enum { /* exit codes of a daemon */
   CTXP_EXIT_DRAINED = 0,
-  CTXP_EXIT_ERROR = 1,  /* said in a sentence; another start may go well */
-  CTXP_EXIT_FAILED = 3  /* another start meets the same: diverged upstream, a different derivation, damaged store */
+  CTXP_EXIT_ERROR = 1, /* said in a sentence; another start may go well */
+  CTXP_EXIT_FAILED = 3 /* another start meets the same: diverged upstream, a different derivation, damaged store */
 };
 /* Opens, says ready, runs until drained or failed. Returns an exit code. */
 int ctxp_node_run(const struct ctxp_node_options *options);

@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "runtime/node_int.h"
 
-#define ALONE_MS 1500   /* longer than heads are apart: by then an upstream that ends too has said so */
+#define ALONE_MS 1500 /* longer than heads are apart: by then an upstream that ends too has said so */
 #define REPORT_MS 1000
 
 static bool upstream_ends(const struct ctxp_node *node) {
@@ -86,7 +86,9 @@ int ctxp_node_drain_step(struct ctxp_node *node, uint64_t now_ms, bool idle, uin
   if (node->phase < ENDED && idle && upstreams_ended(node)) r = end(node, now_ms);
   if (r == 0 && node->phase == DRAINING) r = step_draining(node, now_ms, idle);
   if (r == 0 && node->phase == ENDED) step_ended(node, now_ms);
-  *ret_next_ms = node->phase == DRAINING ? node->leave_ms : node->phase == ENDED ? (node->leave_ms < node->report_ms ? node->leave_ms : node->report_ms) : UINT64_MAX;
+  *ret_next_ms = node->phase == DRAINING ? node->leave_ms :
+      node->phase == ENDED               ? (node->leave_ms < node->report_ms ? node->leave_ms : node->report_ms) :
+                                           UINT64_MAX;
   if (node->phase == LEAVING) *ret_next_ms = now_ms;
   return r;
 }

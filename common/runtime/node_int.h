@@ -7,10 +7,13 @@
 #include "runtime/control_server.h"
 #include "runtime/node.h"
 
-#define COMMIT_BYTES (4u << 20)     /* appended before a commit is made whatever else */
+#define COMMIT_BYTES (4u << 20) /* appended before a commit is made whatever else */
 #define SOURCE_ITEMS 32
 
-enum phase { RUNNING, DRAINING, ENDED, LEAVING };
+enum phase { RUNNING,
+  DRAINING,
+  ENDED,
+  LEAVING };
 
 struct upstream {
   struct ctxp_sub *sub;
@@ -24,9 +27,10 @@ struct ctxp_node {
   const struct ctxp_source_ops *source;
   struct ctxp_config *config;
   const struct ctxp_node_config *self;
+  volatile uint64_t *mark; /* of the collector's event in hand; runtime/mark.h */
   void *zmq, *answers, *source_data;
   struct ctxp_store *store;
-  struct ctxp_stream *stream;       /* NULL: it emits nothing */
+  struct ctxp_stream *stream; /* NULL: it emits nothing */
   struct ctxp_publisher *publisher; /* likewise */
   struct ctxp_stage *stage;
   struct ctxp_merge *merge;
@@ -76,15 +80,15 @@ int ctxp_node_put_record(struct ctxp_node *node, struct ctxp_record *record);
 int ctxp_node_work(struct ctxp_node *node, uint64_t now_ms, bool *ret_more); /* takes what is at hand, within a bound */
 
 /* node_state.c */
-int ctxp_node_load(struct ctxp_node *node);                         /* checkpoint and tail; before the upstreams are opened */
-int ctxp_node_load_holds(struct ctxp_node *node);                   /* into the merge */
+int ctxp_node_load(struct ctxp_node *node); /* checkpoint and tail; before the upstreams are opened */
+int ctxp_node_load_holds(struct ctxp_node *node); /* into the merge */
 struct ctxp_place ctxp_node_loaded_place(struct ctxp_node *node, const char *upstream);
-int ctxp_node_commit(struct ctxp_node *node, uint64_t now_ms);      /* what is pending, and says the head where it moved */
+int ctxp_node_commit(struct ctxp_node *node, uint64_t now_ms); /* what is pending, and says the head where it moved */
 int ctxp_node_checkpoint(struct ctxp_node *node, uint64_t now_ms, bool ended);
 bool ctxp_node_checkpoint_due(const struct ctxp_node *node, uint64_t now_ms);
 uint64_t ctxp_node_checkpoint_next(const struct ctxp_node *node);
 int ctxp_node_redo(struct ctxp_node *node, const struct ctxp_record *record); /* 1: it is in the stream already; 0: append it */
-int ctxp_node_redo_check(struct ctxp_node *node);                   /* nothing that the stream holds was left out */
+int ctxp_node_redo_check(struct ctxp_node *node); /* nothing that the stream holds was left out */
 int ctxp_node_hold(struct ctxp_node *node, uint64_t now_ms, uint64_t *ret_next_ms);
 int ctxp_node_retain(struct ctxp_node *node, uint64_t now_ms, bool *ret_more);
 

@@ -20,10 +20,12 @@ int ctxp_node_put_record(struct ctxp_node *node, struct ctxp_record *record) {
 }
 
 static int put_event(struct ctxp_node *node, const struct ctxp_event *event) {
-  if (!node->stream) return ctxp_node_fail(node, -EINVAL, "node '%s' emits an event, and its stage says that it emits none", node->self->name);
+  if (!node->stream)
+    return ctxp_node_fail(node, -EINVAL, "node '%s' emits an event, and its stage says that it emits none", node->self->name);
   ctxp_buf_reset(&node->scratch);
   if (ctxp_event_encode(event, &node->scratch) < 0) return ctxp_node_fail(node, -ENOMEM, "out of memory for an event");
-  struct ctxp_record record = {.cause = event->cause, .ts_ms = event->ts_ms, .topic = ctxp_topic_of(event), .body = ctxp_buf_raw(&node->scratch)};
+  struct ctxp_record record = {
+      .cause = event->cause, .ts_ms = event->ts_ms, .topic = ctxp_topic_of(event), .body = ctxp_buf_raw(&node->scratch)};
   return ctxp_node_put_record(node, &record);
 }
 
@@ -71,8 +73,8 @@ static int host_each(void *data, struct ctxp_raw prefix, int (*visit)(void *, st
 
 static void host_refuse(void *data, const char *sentence) { ctxp_node_count_refused(data, sentence); }
 
-const struct ctxp_host_ops ctxp_node_host = {.emit = host_emit, .answer = host_answer, .put = host_put, .del = host_del, .get = host_get, .each = host_each,
-                                             .refuse = host_refuse};
+const struct ctxp_host_ops ctxp_node_host = {
+    .emit = host_emit, .answer = host_answer, .put = host_put, .del = host_del, .get = host_get, .each = host_each, .refuse = host_refuse};
 
 /* ---- delivery ---- */
 static bool is_ask(const struct ctxp_event *event) {
@@ -92,7 +94,8 @@ static int deliver(struct ctxp_node *node, const struct ctxp_item *item, const s
   int r = ctxp_event_decode(item->body.ptr, item->body.len, &event, NULL, &fault);
   if (r < 0) {
     char sentence[CTXP_ERROR_MAX];
-    snprintf(sentence, sizeof(sentence), "event %llu of '%s' does not decode: '%s' %s", (unsigned long long)item->seq, from->config->name, fault.field, fault.reason);
+    snprintf(sentence, sizeof(sentence), "event %llu of '%s' does not decode: '%s' %s", (unsigned long long)item->seq, from->config->name,
+        fault.field, fault.reason);
     ctxp_node_count_refused(node, sentence);
     return r == -EBADMSG ? 0 : ctxp_node_fail(node, r, "%s", sentence);
   }
@@ -103,11 +106,13 @@ static int deliver(struct ctxp_node *node, const struct ctxp_item *item, const s
   bool ask = node->answers && from->collector && is_ask(&event);
   node->ask_seq = ask ? item->seq : 0;
   node->answered = false;
+  *node->mark = item->cause ? item->cause : item->seq; /* stays where it is, should we die of it */
   r = ctxp_stage_deliver(node->stage, &event);
+  if (r == 0) *node->mark = 0;
   if (r == 0 && ask && !node->answered) r = send_verdict(node, CTXP_VERDICT_PASS, item->seq, (struct ctxp_raw){0});
   if (r < 0 && !node->error.text[0])
-    ctxp_node_fail(node, r, "node '%s' cannot do event %llu of '%s': %s", node->self->name, (unsigned long long)item->seq, from->config->name,
-                   node->last_error[0] ? node->last_error : strerror(-r));
+    ctxp_node_fail(node, r, "node '%s' cannot do event %llu of '%s': %s", node->self->name, (unsigned long long)item->seq,
+        from->config->name, node->last_error[0] ? node->last_error : strerror(-r));
   return r;
 }
 
@@ -143,7 +148,9 @@ int ctxp_node_work(struct ctxp_node *node, uint64_t now_ms, bool *ret_more) {
     node->input_bytes += item.body.len;
     count++;
     ctxp_merge_take(node->merge);
-    if (node->stream && ctxp_merge_between(node->merge) && (ctxp_stream_pending(node->stream) >= node->config->commit_batch || node->pending_bytes >= COMMIT_BYTES)) break;
+    if (node->stream && ctxp_merge_between(node->merge) &&
+        (ctxp_stream_pending(node->stream) >= node->config->commit_batch || node->pending_bytes >= COMMIT_BYTES))
+      break;
   }
   if (r < 0) return r;
   if (count && !node->inputs) node->checkpoint_ms = now_ms; /* from the first input on */

@@ -21,8 +21,9 @@ static struct ctxp_raw key_of(const char *name) { return (struct ctxp_raw){(cons
 
 /* ---- loading ---- */
 static int bad_checkpoint(struct ctxp_node *node) {
-  return ctxp_node_fail(node, -EBADMSG, "the checkpoint in %s does not decode; restore it from a backup, or move the directory away to start afresh",
-                        ctxp_store_dir(node->store));
+  return ctxp_node_fail(node, -EBADMSG,
+      "the checkpoint in %s does not decode; restore it from a backup, or move the directory away to start afresh",
+      ctxp_store_dir(node->store));
 }
 
 /* [format, done, own head, inputs [[name, place], ...]] of the last checkpoint in node->value; at: behind its third element */
@@ -39,8 +40,9 @@ static int open_checkpoint(struct ctxp_node *node, uint64_t *ret_done, uint64_t 
     n[i] = value.u;
   }
   if (n[0] != CHECKPOINT_FORMAT)
-    return ctxp_node_fail(node, -EBADMSG, "the checkpoint in %s has format %llu, this version reads format %d; start it with the version that wrote it",
-                          ctxp_store_dir(node->store), (unsigned long long)n[0], CHECKPOINT_FORMAT);
+    return ctxp_node_fail(node, -EBADMSG,
+        "the checkpoint in %s has format %llu, this version reads format %d; start it with the version that wrote it",
+        ctxp_store_dir(node->store), (unsigned long long)n[0], CHECKPOINT_FORMAT);
   *ret_done = n[1];
   *ret_own = n[2];
   *ret_at = at;
@@ -52,7 +54,8 @@ struct ctxp_place ctxp_node_loaded_place(struct ctxp_node *node, const char *ups
   struct ctxp_place place;
   struct ctxp_cursor at;
   uint64_t done, own;
-  if (open_checkpoint(node, &done, &own, &at) != 0 || ctxp_cursor_next(&at, &list) < 0 || list.type != CTXP_PACK_ARRAY) return (struct ctxp_place){0};
+  if (open_checkpoint(node, &done, &own, &at) != 0 || ctxp_cursor_next(&at, &list) < 0 || list.type != CTXP_PACK_ARRAY)
+    return (struct ctxp_place){0};
   for (uint32_t i = list.count; i > 0; i--) {
     if (ctxp_cursor_next(&at, &pair) < 0 || pair.type != CTXP_PACK_ARRAY || pair.count != 2) break;
     if (ctxp_cursor_next(&at, &name) < 0 || name.type != CTXP_PACK_STR || ctxp_place_unpack(&at, &place) < 0) break;
@@ -80,8 +83,9 @@ static int load_tail(struct ctxp_node *node, uint64_t own) {
   node->redo_next = own + 1;
   node->redo_last = ctxp_stream_head(node->stream);
   if (node->redo_last < own)
-    return ctxp_node_fail(node, -EBADMSG, "the stream in %s ends at event %llu and the checkpoint beside it at %llu; restore both from one backup",
-                          ctxp_store_dir(node->store), (unsigned long long)node->redo_last, (unsigned long long)own);
+    return ctxp_node_fail(node, -EBADMSG,
+        "the stream in %s ends at event %llu and the checkpoint beside it at %llu; restore both from one backup",
+        ctxp_store_dir(node->store), (unsigned long long)node->redo_last, (unsigned long long)own);
   int r = ctxp_store_get(node->store, CTXP_DB_META, key_of("derivation"), &node->value, &node->error);
   if (r < 0) return r;
   node->tail_version = node->ops->version;
@@ -150,7 +154,9 @@ static int decide_hold(struct ctxp_node *node, unsigned input, uint64_t from, ui
   int r = ctxp_store_put(node->store, CTXP_DB_DECISIONS, ctxp_buf_raw(&key), ctxp_buf_raw(&value), &node->error);
   if (r == 0) r = ctxp_node_commit(node, ctxp_clock_ms()); /* stored before it is used */
   if (r == 0 && ctxp_merge_hold(node->merge, input, from, to) < 0) r = ctxp_node_fail(node, -ENOMEM, "out of memory for a hold");
-  if (r == 0) ctxp_log(CTXP_LOG_WARN, "merge", "node '%s' is passed over for events %llu to %llu", name, (unsigned long long)from, (unsigned long long)to);
+  if (r == 0)
+    ctxp_log(
+        CTXP_LOG_WARN, "merge", "node '%s' is passed over for events %llu to %llu", name, (unsigned long long)from, (unsigned long long)to);
   return r;
 }
 
@@ -181,9 +187,10 @@ static int differs(struct ctxp_node *node, const struct ctxp_record *mine, uint6
   char topic[CTXP_TOPIC_MAX];
   ctxp_topic_text(mine->topic, topic);
   return ctxp_node_fail(node, -ENOTRECOVERABLE,
-                        "node '%s' derives another event from event %llu than it did before (%s differs from event %llu of its stream, same version %u): this is "
-                        "a fault of ctxpipe; the stream is left as it was",
-                        node->self->name, (unsigned long long)mine->cause, topic, (unsigned long long)seq, node->ops->version);
+      "node '%s' derives another event from event %llu than it did before (%s differs from event %llu of its stream, same version %u): "
+      "this is "
+      "a fault of ctxpipe; the stream is left as it was",
+      node->self->name, (unsigned long long)mine->cause, topic, (unsigned long long)seq, node->ops->version);
 }
 
 int ctxp_node_redo(struct ctxp_node *node, const struct ctxp_record *record) {
@@ -197,7 +204,7 @@ int ctxp_node_redo(struct ctxp_node *node, const struct ctxp_record *record) {
   int r = ctxp_stream_get(node->stream, node->redo_next, &node->value, &stored, &node->error);
   if (r < 0) return r;
   bool same = r == 0 && stored.topic == record->topic && stored.cause == record->cause && stored.ts_ms == record->ts_ms &&
-              stored.body.len == record->body.len && memcmp(stored.body.ptr, record->body.ptr, record->body.len) == 0;
+      stored.body.len == record->body.len && memcmp(stored.body.ptr, record->body.ptr, record->body.len) == 0;
   if (!same) return differs(node, record, node->redo_next);
   node->redo_next++;
   return 1;
@@ -215,7 +222,8 @@ int ctxp_node_redo_check(struct ctxp_node *node) {
 static int store_version(struct ctxp_node *node) {
   uint64_t version = node->ops->version;
   if (node->version_stored || node->source) return 0;
-  int r = ctxp_store_put(node->store, CTXP_DB_META, key_of("derivation"), (struct ctxp_raw){(uint8_t *)&version, sizeof(version)}, &node->error);
+  int r = ctxp_store_put(
+      node->store, CTXP_DB_META, key_of("derivation"), (struct ctxp_raw){(uint8_t *)&version, sizeof(version)}, &node->error);
   node->version_stored = r == 0;
   return r;
 }
@@ -225,7 +233,8 @@ static int commit_txn(struct ctxp_node *node, uint64_t now_ms) {
   bool appended = node->stream && ctxp_stream_pending(node->stream);
   int r = appended ? store_version(node) : 0;
   if (r == 0 && node->source && node->source_opened && node->source->before_commit) r = node->source->before_commit(node, node->stage);
-  if (r == 0) r = node->stream ? ctxp_stream_commit(node->stream, ctxp_clock_utc_ms(), &node->error) : ctxp_store_commit(node->store, &node->error);
+  if (r == 0)
+    r = node->stream ? ctxp_stream_commit(node->stream, ctxp_clock_utc_ms(), &node->error) : ctxp_store_commit(node->store, &node->error);
   if (r < 0) {
     if (node->publisher) ctxp_publisher_drop(node->publisher);
     return r;
@@ -236,7 +245,8 @@ static int commit_txn(struct ctxp_node *node, uint64_t now_ms) {
     ctxp_publisher_set(node->publisher, ctxp_node_done(node), ctxp_node_flow_state(node));
     ctxp_publisher_flush(node->publisher, now_ms);
   }
-  if (node->source && node->source_opened && node->source->after_commit) r = node->source->after_commit(node, node->stage, ctxp_stream_head(node->stream));
+  if (node->source && node->source_opened && node->source->after_commit)
+    r = node->source->after_commit(node, node->stage, ctxp_stream_head(node->stream));
   return r;
 }
 
@@ -258,7 +268,8 @@ static int put_checkpoint(struct ctxp_node *node, struct ctxp_place *places) {
   ctxp_pack_u64(&out, ctxp_node_done(node));
   /* while the tail is derived again the checkpoint may not claim what was not reached */
   bool redoing = node->stream && node->redo_next <= node->redo_last;
-  ctxp_pack_u64(&out, !node->stream ? 0 : redoing ? node->redo_next - 1 : ctxp_stream_next(node->stream) - 1);
+  ctxp_pack_u64(&out, !node->stream ? 0 : redoing ? node->redo_next - 1 :
+                                                    ctxp_stream_next(node->stream) - 1);
   ctxp_pack_array(&out, node->upstream_count);
   for (unsigned i = 0; i < node->upstream_count; i++) {
     places[i] = ctxp_sub_place(node->upstreams[i].sub);
@@ -268,7 +279,8 @@ static int put_checkpoint(struct ctxp_node *node, struct ctxp_place *places) {
   }
   if (ctxp_buf_error(&out) < 0) return ctxp_node_fail(node, -ENOMEM, "out of memory for a checkpoint");
   int r = ctxp_store_put(node->store, CTXP_DB_META, key_of("checkpoint"), ctxp_buf_raw(&out), &node->error);
-  if (r == 0 && node->topology_dirty) r = ctxp_store_put(node->store, CTXP_DB_META, key_of("topology"), ctxp_buf_raw(&node->topology), &node->error);
+  if (r == 0 && node->topology_dirty)
+    r = ctxp_store_put(node->store, CTXP_DB_META, key_of("topology"), ctxp_buf_raw(&node->topology), &node->error);
   return r;
 }
 
@@ -279,7 +291,8 @@ int ctxp_node_checkpoint(struct ctxp_node *node, uint64_t now_ms, bool ended) {
   node->saving = true;
   int r = ctxp_stage_save(node->stage);
   node->saving = false;
-  if (r < 0 && !node->error.text[0]) ctxp_node_fail(node, r, "node '%s' cannot save its state: %s", node->self->name, node->last_error[0] ? node->last_error : strerror(-r));
+  if (r < 0 && !node->error.text[0])
+    ctxp_node_fail(node, r, "node '%s' cannot save its state: %s", node->self->name, node->last_error[0] ? node->last_error : strerror(-r));
   if (r == 0) r = put_checkpoint(node, places);
   node->state_dirty = false;
   if (r == 0) r = commit_txn(node, now_ms);
@@ -308,8 +321,7 @@ int ctxp_node_retain(struct ctxp_node *node, uint64_t now_ms, bool *ret_more) {
   if (!node->stream || now_ms < node->retain_ms || ctxp_store_open_txn(node->store)) return 0;
   uint64_t done = node->publisher ? ctxp_publisher_done(node->publisher) : ctxp_stream_head(node->stream);
   uint64_t own = node->redo_next <= node->redo_last ? node->redo_next - 1 : ctxp_stream_head(node->stream);
-  struct ctxp_retention rule = {.done = done < own ? done : own, .retain_ms = node->config->retain_hours * HOUR_MS,
-                                .utc_ms = ctxp_clock_utc_ms(), .drop = node->config->when_full_drop};
+  struct ctxp_retention rule = {.done = done < own ? done : own, .retain_ms = node->config->retain_hours * HOUR_MS, .utc_ms = ctxp_clock_utc_ms(), .drop = node->config->when_full_drop};
   int r = ctxp_stream_retain(node->stream, &rule, ret_more, &node->error);
   bool tight = ctxp_stream_bytes(node->stream) > node->config->max_bytes / 2;
   node->retain_ms = *ret_more ? now_ms : now_ms + (tight ? RETAIN_TIGHT_MS : RETAIN_MS);

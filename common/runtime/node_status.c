@@ -118,16 +118,18 @@ int ctxp_node_subscribers(struct ctxp_node *node) {
 int ctxp_node_reload(struct ctxp_node *node, struct ctxp_error *err) {
   struct ctxp_config *config, *before = node->config;
   ctxp_auto_buf faults = {0};
-  if (ctxp_topology_read(node->options->topology_file, ctxp_registry_get(), &config, &faults) < 0) return ctxp_error_set(err, -EINVAL, "%s", ctxp_buf_cstr(&faults));
+  if (ctxp_topology_read(node->options->topology_file, ctxp_registry_get(), &config, &faults) < 0)
+    return ctxp_error_set(err, -EINVAL, "%s", ctxp_buf_cstr(&faults));
   const struct ctxp_node_config *self = ctxp_topology_node(config, node->options->name);
   bool whole = self != NULL;
   for (unsigned i = 0; i < node->upstream_count && whole; i++) whole = ctxp_topology_node(config, node->upstreams[i].config->name) != NULL;
   if (!whole) {
     ctxp_topology_free(config);
-    return ctxp_error_set(err, -ENOENT, "node '%s' or one that it subscribes to is no longer in %s: it must be ended, not reloaded", node->options->name,
-                          node->options->topology_file);
+    return ctxp_error_set(err, -ENOENT, "node '%s' or one that it subscribes to is no longer in %s: it must be ended, not reloaded",
+        node->options->name, node->options->topology_file);
   }
-  for (unsigned i = 0; i < node->upstream_count; i++) node->upstreams[i].config = ctxp_topology_node(config, node->upstreams[i].config->name);
+  for (unsigned i = 0; i < node->upstream_count; i++)
+    node->upstreams[i].config = ctxp_topology_node(config, node->upstreams[i].config->name);
   node->config = config;
   node->self = self;
   int r = node->publisher ? ctxp_node_subscribers(node) : 0;
@@ -157,11 +159,17 @@ int ctxp_node_control(void *data, struct ctxp_raw request, struct ctxp_buf *repl
   if (ctxp_str_is(op, "wait")) return 1;
   int r = 0;
   if (ctxp_str_is(op, "query")) return ctxp_stage_query(node->stage, ctxp_map_get(request, "query"), reply, err);
-  if (ctxp_str_is(op, "drain")) ctxp_node_drain(node, ctxp_clock_ms(), ctxp_map_bool(request, "quick", false));
-  else if (ctxp_str_is(op, "level")) r = set_level(request, node->options->name, err);
-  else if (ctxp_str_is(op, "reload")) r = ctxp_node_reload(node, err);
-  else if (ctxp_str_is(op, "reopen")) r = ctxp_node_reopen(node, err);
-  else r = ctxp_error_set(err, -EINVAL, "'%.*s' is no request; it must be status, query, wait, drain, level, reload or reopen", (int)op.len, op.ptr);
+  if (ctxp_str_is(op, "drain"))
+    ctxp_node_drain(node, ctxp_clock_ms(), ctxp_map_bool(request, "quick", false));
+  else if (ctxp_str_is(op, "level"))
+    r = set_level(request, node->options->name, err);
+  else if (ctxp_str_is(op, "reload"))
+    r = ctxp_node_reload(node, err);
+  else if (ctxp_str_is(op, "reopen"))
+    r = ctxp_node_reopen(node, err);
+  else
+    r = ctxp_error_set(
+        err, -EINVAL, "'%.*s' is no request; it must be status, query, wait, drain, level, reload or reopen", (int)op.len, op.ptr);
   if (r == 0) ctxp_pack_bool(reply, true);
   return r;
 }

@@ -53,8 +53,11 @@ static int keep_derived(struct place *at, const struct ctxp_event *event) {
     at->derived.cap = cap;
   }
   if (ctxp_event_encode(event, &at->bytes) < 0) return out_of_memory(at->run);
-  at->derived.at[at->derived.count++] = (struct ctxp_item){.seq = ++at->seq, .cause = event->cause, .ts_ms = event->ts_ms, .topic = ctxp_topic_of(event),
-                                                           .body = {(const uint8_t *)from, at->bytes.len - from}};
+  at->derived.at[at->derived.count++] = (struct ctxp_item){.seq = ++at->seq,
+      .cause = event->cause,
+      .ts_ms = event->ts_ms,
+      .topic = ctxp_topic_of(event),
+      .body = {(const uint8_t *)from, at->bytes.len - from}};
   at->run->result.derived++;
   return 0;
 }
@@ -70,13 +73,19 @@ static int deliver(struct offline *run, struct place *to, const struct ctxp_item
   event.cause = item->cause;
   event.ts_ms = item->ts_ms;
   int r = ctxp_stage_deliver(to->stage, &event);
-  return r < 0 && !run->err->text[0] ? ctxp_error_set(run->err, r, "node '%s' cannot do event %llu: %s", to->name, (unsigned long long)item->seq, strerror(-r)) : r;
+  return r < 0 && !run->err->text[0] ?
+      ctxp_error_set(run->err, r, "node '%s' cannot do event %llu: %s", to->name, (unsigned long long)item->seq, strerror(-r)) :
+      r;
 }
 
 static int to_sinks(struct offline *run, const struct ctxp_event *event) {
   ctxp_buf_reset(&run->emitted);
   if (ctxp_event_encode(event, &run->emitted) < 0) return out_of_memory(run);
-  struct ctxp_item item = {.seq = ++run->fold.seq, .cause = event->cause, .ts_ms = event->ts_ms, .topic = ctxp_topic_of(event), .body = ctxp_buf_raw(&run->emitted)};
+  struct ctxp_item item = {.seq = ++run->fold.seq,
+      .cause = event->cause,
+      .ts_ms = event->ts_ms,
+      .topic = ctxp_topic_of(event),
+      .body = ctxp_buf_raw(&run->emitted)};
   run->result.emitted++;
   for (unsigned i = 0; i < run->sink_count; i++) {
     int r = deliver(run, &run->sinks[i], &item);
@@ -103,7 +112,9 @@ static int host_del(void *data, struct ctxp_raw key) {
   ctxp_memory_store_del(((struct place *)data)->store, key);
   return 0;
 }
-static int host_get(void *data, struct ctxp_raw key, struct ctxp_raw *ret_value) { return ctxp_memory_store_get(((struct place *)data)->store, key, ret_value); }
+static int host_get(void *data, struct ctxp_raw key, struct ctxp_raw *ret_value) {
+  return ctxp_memory_store_get(((struct place *)data)->store, key, ret_value);
+}
 static int host_each(void *data, struct ctxp_raw prefix, int (*visit)(void *, struct ctxp_raw, struct ctxp_raw), void *visit_data) {
   return ctxp_memory_store_each(((struct place *)data)->store, prefix, visit, visit_data);
 }
@@ -111,7 +122,8 @@ static void host_refuse(void *data, const char *sentence) {
   (void)sentence; /* the node that ran said it */
   ((struct place *)data)->run->result.refused++;
 }
-static const struct ctxp_host_ops host = {.emit = host_emit, .answer = host_answer, .put = host_put, .del = host_del, .get = host_get, .each = host_each, .refuse = host_refuse};
+static const struct ctxp_host_ops host = {
+    .emit = host_emit, .answer = host_answer, .put = host_put, .del = host_del, .get = host_get, .each = host_each, .refuse = host_refuse};
 
 /* ---- the merge's flows ---- */
 static int collector_peek(void *data, struct ctxp_item *ret_item) {
@@ -140,7 +152,8 @@ static const struct ctxp_stage_ops *daemon_of(const struct offline *run, struct 
   return NULL;
 }
 
-static int open_place(struct offline *run, struct place *at, struct ctxp_str name, const struct ctxp_stage_ops *ops, struct ctxp_raw options) {
+static int open_place(
+    struct offline *run, struct place *at, struct ctxp_str name, const struct ctxp_stage_ops *ops, struct ctxp_raw options) {
   *at = (struct place){.run = run, .ops = ops, .name = ctxp_str_dup(name), .store = ctxp_memory_store_new()};
   if (!at->name || !at->store) return out_of_memory(run);
   int r = ctxp_stage_new(ops, at->name, options, &host, at, &at->stage, run->err);
@@ -174,8 +187,11 @@ static int open_mechanism(struct offline *run, const struct ctxp_derivation *ent
   for (unsigned i = 0; i < run->mechanism_count; i++)
     if (ctxp_str_is(entry->node, run->mechanisms[i].name)) return 0;
   const struct ctxp_stage_ops *ops = daemon_of(run, entry->daemon);
-  if (!ops) return ctxp_error_set(run->err, -ENOENT, "the stream names the daemon '%.*s', which this build does not have", (int)entry->daemon.len, entry->daemon.ptr);
-  if (run->mechanism_count == MECHANISMS_MAX) return ctxp_error_set(run->err, -E2BIG, "the stream names more than %d mechanisms", MECHANISMS_MAX);
+  if (!ops)
+    return ctxp_error_set(
+        run->err, -ENOENT, "the stream names the daemon '%.*s', which this build does not have", (int)entry->daemon.len, entry->daemon.ptr);
+  if (run->mechanism_count == MECHANISMS_MAX)
+    return ctxp_error_set(run->err, -E2BIG, "the stream names more than %d mechanisms", MECHANISMS_MAX);
   struct place *at = &run->mechanisms[run->mechanism_count++];
   int r = open_place(run, at, entry->node, ops, entry->options);
   struct ctxp_flow flow = {mechanism_peek, mechanism_next, mechanism_reach, at};
@@ -187,17 +203,22 @@ static int open_derived(struct offline *run, const struct ctxp_record *record) {
   struct ctxp_event event;
   struct ctxp_derivation entry;
   int r = 0;
-  if (ctxp_event_decode(record->body.ptr, record->body.len, &event, NULL, NULL) < 0) return ctxp_error_set(run->err, -EBADMSG, "event %llu does not decode", (unsigned long long)record->seq);
-  for (struct ctxp_list list = event.topology.mechanisms; r == 0 && ctxp_list_next(&list, &ctxp_shape_derivation, &entry) > 0;) r = open_mechanism(run, &entry);
+  if (ctxp_event_decode(record->body.ptr, record->body.len, &event, NULL, NULL) < 0)
+    return ctxp_error_set(run->err, -EBADMSG, "event %llu does not decode", (unsigned long long)record->seq);
+  for (struct ctxp_list list = event.topology.mechanisms; r == 0 && ctxp_list_next(&list, &ctxp_shape_derivation, &entry) > 0;)
+    r = open_mechanism(run, &entry);
   if (r < 0 || run->fold.stage || !ctxp_has(&event.topology, topology, fold)) return r;
   entry = event.topology.fold;
   const struct ctxp_stage_ops *ops = daemon_of(run, entry.daemon);
-  if (!ops) return ctxp_error_set(run->err, -ENOENT, "the stream names the daemon '%.*s', which this build does not have", (int)entry.daemon.len, entry.daemon.ptr);
+  if (!ops)
+    return ctxp_error_set(
+        run->err, -ENOENT, "the stream names the daemon '%.*s', which this build does not have", (int)entry.daemon.len, entry.daemon.ptr);
   return open_place(run, &run->fold, entry.node, ops, entry.options);
 }
 
 /* Reads the events of these topics and gives each to `visit`. */
-static int read_all(struct offline *run, struct ctxp_stream *stream, const struct ctxp_topics *topics, int (*visit)(struct offline *, const struct ctxp_record *)) {
+static int read_all(struct offline *run, struct ctxp_stream *stream, const struct ctxp_topics *topics,
+    int (*visit)(struct offline *, const struct ctxp_record *)) {
   struct ctxp_batch batch = {0};
   uint64_t head = ctxp_stream_head(stream), from = ctxp_stream_first(stream) - 1;
   int r = 0;
@@ -215,7 +236,8 @@ static int visit_hold(void *data, struct ctxp_raw key, struct ctxp_raw value) {
   struct ctxp_str name = ctxp_map_str(value, "mechanism");
   (void)key;
   for (unsigned i = 0; i < run->mechanism_count; i++)
-    if (ctxp_str_is(name, run->mechanisms[i].name)) return ctxp_merge_hold(run->merge, i + 1, ctxp_map_u64(value, "from", 0), ctxp_map_u64(value, "to", 0));
+    if (ctxp_str_is(name, run->mechanisms[i].name))
+      return ctxp_merge_hold(run->merge, i + 1, ctxp_map_u64(value, "from", 0), ctxp_map_u64(value, "to", 0));
   return 0;
 }
 
@@ -272,7 +294,8 @@ static int run_event(struct offline *run, const struct ctxp_record *record) {
     at->derived.count = at->taken = 0;
     ctxp_buf_reset(&at->bytes);
     r = ctxp_stage_deliver(at->stage, &event);
-    if (r < 0 && !run->err->text[0]) ctxp_error_set(run->err, r, "node '%s' cannot do event %llu: %s", at->name, (unsigned long long)record->seq, strerror(-r));
+    if (r < 0 && !run->err->text[0])
+      ctxp_error_set(run->err, r, "node '%s' cannot do event %llu: %s", at->name, (unsigned long long)record->seq, strerror(-r));
   }
   run->in_hand = item;
   run->in_hand_given = record->topic != CTXP_KIND_topology && !ctxp_topic_consumed(record->topic, run->fold.ops->consumes);
@@ -297,7 +320,8 @@ static int run_stream(struct offline *run, struct ctxp_stream *stream) {
   run->result.first = ctxp_stream_first(stream);
   if (ctxp_merge_add(run->merge, "collector", CTXP_FLOW_COLLECTOR, &flow) < 0) return out_of_memory(run);
   int r = read_all(run, stream, &topologies, open_derived);
-  if (r == 0 && !run->fold.stage) r = ctxp_error_set(run->err, -ENODATA, "the stream in %s names no fold: there is nothing to replay", run->options->state_dir);
+  if (r == 0 && !run->fold.stage)
+    r = ctxp_error_set(run->err, -ENODATA, "the stream in %s names no fold: there is nothing to replay", run->options->state_dir);
   if (r == 0) r = load_holds(run);
   if (r == 0) r = open_sinks(run);
   if (r == 0) r = read_all(run, stream, &all, run_event);
@@ -320,9 +344,11 @@ static int open_and_run(struct offline *run) {
   return r;
 }
 
-int ctxp_offline_run(const struct ctxp_offline_options *options, struct ctxp_raw query, struct ctxp_buf *reply, struct ctxp_offline_result *ret_result, struct ctxp_error *err) {
+int ctxp_offline_run(const struct ctxp_offline_options *options, struct ctxp_raw query, struct ctxp_buf *reply,
+    struct ctxp_offline_result *ret_result, struct ctxp_error *err) {
   struct ctxp_error own = {""}, *e = err ? err : &own;
-  struct offline run = {.options = options, .err = e, .merge = ctxp_merge_new(), .mechanisms = calloc(MECHANISMS_MAX, sizeof(struct place))};
+  struct offline run = {
+      .options = options, .err = e, .merge = ctxp_merge_new(), .mechanisms = calloc(MECHANISMS_MAX, sizeof(struct place))};
   e->text[0] = 0;
   int r = run.merge && run.mechanisms ? open_and_run(&run) : out_of_memory(&run);
   if (r == 0 && query.len) r = ctxp_stage_query(run.fold.stage, query, reply, e);

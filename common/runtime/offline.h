@@ -9,22 +9,22 @@
 #include "base/buf.h"
 
 struct ctxp_offline_sink {
-  const char *name;                  /* node name */
+  const char *name; /* node name */
   const struct ctxp_stage_ops *ops;
-  struct ctxp_raw options;           /* MessagePack map, complete or {0} for defaults */
+  struct ctxp_raw options; /* MessagePack map, complete or {0} for defaults */
 };
 struct ctxp_offline_options {
-  const char *state_dir;             /* holds NODE/ directories */
-  const char *collector, *fold;      /* node names; NULL: "collector", "fold" */
+  const char *state_dir; /* holds NODE/ directories */
+  const char *collector, *fold; /* node names; NULL: "collector", "fold" */
   const struct ctxp_stage_ops *const *registry; /* NULL-terminated */
   const struct ctxp_offline_sink *sinks;
   unsigned sink_count;
 };
 struct ctxp_offline_result {
   uint64_t events, derived, emitted; /* of the collector, of the mechanisms, of the fold */
-  uint64_t first;                    /* number of the first event that is retained: above 1, and the replay lacks what came before */
-  uint64_t refused;                  /* inputs that a stage did not use */
+  uint64_t first; /* number of the first event that is retained: above 1, and the replay lacks what came before */
+  uint64_t refused; /* inputs that a stage did not use */
 };
 /* query: asked of the fold at the end, its reply in `reply`; {0}: none. */
-int ctxp_offline_run(const struct ctxp_offline_options *options, struct ctxp_raw query, struct ctxp_buf *reply, struct ctxp_offline_result *ret_result,
-                     struct ctxp_error *err) __attribute__((warn_unused_result));
+int ctxp_offline_run(const struct ctxp_offline_options *options, struct ctxp_raw query, struct ctxp_buf *reply,
+    struct ctxp_offline_result *ret_result, struct ctxp_error *err) __attribute__((warn_unused_result));

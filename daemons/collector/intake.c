@@ -122,13 +122,46 @@ static int miss(struct ctxp_collector *c, struct ctxp_ask *ask, const char *reas
   return ctxp_asks_close(&c->asks, ask, ctxp_node_error(c->node));
 }
 
-static int applied(struct ctxp_collector *c, struct ctxp_key *key, uint64_t client_seq) {
-  struct ctxp_ask *ask = ctxp_asks_of(&c->asks, key->name, client_seq);
-  if (!ask || ask->state == CTXP_ASK_WAITING) return 0;
-  ctxp_key_close_ask(key, client_seq, ask->seq, false);
+static int applied(struct ctxp_collector *c, struct ctxp_key *key, struct ctxp_ask *ask) {
+  if (ask->state == CTXP_ASK_WAITING) return 0; /* by an answer that was never given */
+  ctxp_key_close_ask(key, ask->client_seq, ask->seq, false);
   key->agent->answered++;
   c->asks.answered++;
   return ctxp_asks_close(&c->asks, ask, ctxp_node_error(c->node));
+}
+
+/* It was said to be applied, and now is not: its window is that of the ask, in the stream. */
+static int take_back(struct ctxp_collector *c, struct ctxp_key *key, struct ctxp_closed_ask *closed, const char *reason) {
+  ctxp_auto_buf body = {0};
+  struct ctxp_record record;
+  struct ctxp_event ask;
+  uint64_t seq;
+  int r = ctxp_stream_get(ctxp_node_stream(c->node), closed->seq, &body, &record, ctxp_node_error(c->node));
+  if (r < 0) return r;
+  closed->missed = true;
+  if (r > 0 || ctxp_event_decode(body.ptr, body.len, &ask, NULL, NULL) < 0) return 0; /* so old that nobody has it */
+  struct ctxp_event event = {.kind = CTXP_KIND_answer_missed, .agent = ask.agent, .session = ask.session, .thread = ask.thread};
+  ctxp_set(&event.answer_missed, answer_missed, askSeq, closed->seq);
+  ctxp_set(&event.answer_missed, answer_missed, reason, ctxp_str(reason));
+  key->agent->missed++;
+  key->agent->answered--;
+  c->asks.missed++;
+  c->asks.answered--;
+  return append(c, &event, &seq);
+}
+
+static int on_outcome(struct ctxp_collector *c, struct ctxp_key *key, const struct ctxp_ingest_outcome *o) {
+  struct ctxp_ask *ask = ctxp_asks_of(&c->asks, key->name, o->seq);
+  struct ctxp_closed_ask *closed = ask ? NULL : ctxp_key_closed_ask(key, o->seq);
+  if (ask) return o->outcome == CTXP_OUTCOME_APPLIED ? applied(c, key, ask) : miss(c, ask, ctxp_outcome_name(o->outcome));
+  return closed && !closed->missed && o->outcome != CTXP_OUTCOME_APPLIED ? take_back(c, key, closed, ctxp_outcome_name(o->outcome)) : 0;
+}
+
+static int on_outcomes(struct ctxp_collector *c, struct ctxp_key *key, struct ctxp_list outcomes) {
+  struct ctxp_ingest_outcome outcome;
+  int r = 0;
+  while (r == 0 && ctxp_ingest_next_outcome(&outcomes, &outcome) > 0) r = on_outcome(c, key, &outcome);
+  return r;
 }
 
 /* everybody has spoken, or is out of time */
@@ -262,7 +295,12 @@ static int take_missed(struct ctxp_collector *c, struct ctxp_key *key, uint64_t 
   if (r < 0) return r;
   key->agent->missed++;
   c->asks.missed++;
-  if (closed) return closed->missed = true, 0;
+  if (closed) {
+    key->agent->answered--;
+    c->asks.answered--;
+    closed->missed = true;
+    return 0;
+  }
   ctxp_key_close_ask(key, ask->client_seq, ask->seq, true);
   return ctxp_asks_close(&c->asks, ask, ctxp_node_error(c->node));
 }
@@ -338,7 +376,6 @@ static void adopt(struct ctxp_collector *c, struct ctxp_key *key, const struct c
 
 static int on_hello(struct ctxp_collector *c, unsigned socket, struct ctxp_raw route, struct ctxp_ingest_hello *hello) {
   struct ctxp_conn old;
-  uint64_t seq;
   struct ctxp_key *key = ctxp_keys_get(&c->keys, hello->key, hello->agent, hello->product, ctxp_node_error(c->node));
   if (!key) return -ENOMEM;
   int r = ctxp_keys_bind(&c->keys, key, socket, route, &old);
@@ -349,15 +386,8 @@ static int on_hello(struct ctxp_collector *c, unsigned socket, struct ctxp_raw r
   key->seen_ms = key->agent->seen_ms = ctxp_clock_utc_ms();
   if (hello->base > key->position) adopt(c, key, hello);
   welcome(c, key, key->committed > hello->base ? key->committed : hello->base);
-  for (r = 0; r == 0 && ctxp_ingest_number(&hello->applied, &seq) > 0;) r = applied(c, key, seq);
+  r = on_outcomes(c, key, hello->outcomes);
   return r < 0 ? r : greet_asks(c, key);
-}
-
-static int on_applied(struct ctxp_collector *c, struct ctxp_conn *conn, struct ctxp_list numbers) {
-  uint64_t seq;
-  int r = 0;
-  while (r == 0 && ctxp_ingest_number(&numbers, &seq) > 0) r = applied(c, conn->key, seq);
-  return r;
 }
 
 static int greet(struct ctxp_collector *c, unsigned socket, struct ctxp_raw route) {
@@ -377,7 +407,7 @@ int ctxp_intake_message(struct ctxp_collector *c, unsigned socket, struct ctxp_r
   switch (m.op) {
   case CTXP_INGEST_HELLO: return on_hello(c, socket, route, &m.hello);
   case CTXP_INGEST_EVENTS: return conn ? on_events(c, conn, &m.events) : greet(c, socket, route);
-  case CTXP_INGEST_APPLIED: return conn ? on_applied(c, conn, m.applied) : greet(c, socket, route);
+  case CTXP_INGEST_OUTCOME: return conn ? on_outcomes(c, conn->key, m.outcomes) : greet(c, socket, route);
   case CTXP_INGEST_GREET: case CTXP_INGEST_WELCOME: case CTXP_INGEST_ACK: case CTXP_INGEST_REFUSED: case CTXP_INGEST_ANSWER:
   case CTXP_INGEST_SUPERSEDED: case CTXP_INGEST_OPS: break;
   }

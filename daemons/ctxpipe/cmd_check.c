@@ -16,8 +16,7 @@ static void print_faults(struct ctxp_buf *faults) {
 /* What `up` does before its first child: the same reader, the same search for the programs. */
 static int check(const char *file, struct ctxp_config **ret_config) {
   ctxp_auto_buf faults = {0};
-  int r = file ? ctxp_topology_read(file, ctxp_registry_get(), ret_config, &faults)
-               : ctxp_topology_parse("/built-in", ctxp_str(ctxp_builtin_topology_text), ctxp_registry_get(), ret_config, &faults);
+  int r = file ? ctxp_topology_read(file, ctxp_registry_get(), ret_config, &faults) : ctxp_topology_parse("/built-in", ctxp_str(ctxp_builtin_topology_text), ctxp_registry_get(), ret_config, &faults);
   if (r < 0) {
     print_faults(&faults);
     return r;
@@ -37,13 +36,15 @@ static int check(const char *file, struct ctxp_config **ret_config) {
 static void summary(const char *file, const struct ctxp_config *config, struct ctxp_buf *out) {
   ctxp_buf_printf(out, "%s: good, %u nodes\n", file ? file : "the built-in topology", config->node_count);
   ctxp_buf_printf(out, "  state_dir %s\n  run_dir   %s\n", config->state_dir, config->run_dir);
-  if (config->prices) ctxp_buf_printf(out, "  prices    %s, %u models\n", ctxp_prices_version(config->prices), ctxp_prices_count(config->prices));
-  else ctxp_buf_str(out, "  prices    none: every token is unpriced\n");
+  if (config->prices)
+    ctxp_buf_printf(out, "  prices    %s, %u models\n", ctxp_prices_version(config->prices), ctxp_prices_count(config->prices));
+  else
+    ctxp_buf_str(out, "  prices    none: every token is unpriced\n");
   for (unsigned i = 0; i < config->node_count; i++) {
     const struct ctxp_node_config *node = &config->nodes[i];
     if (node->ops->role == CTXP_ROLE_SINK_NODE)
       ctxp_buf_printf(out, "  %s, when it is new, reads %s\n", node->name,
-                      node->from_start ? "from the start of what is retained; what is gone already is said in a gap line" : "from now on");
+          node->from_start ? "from the start of what is retained; what is gone already is said in a gap line" : "from now on");
   }
 }
 
@@ -64,13 +65,19 @@ static int run(const struct ctxp_args *args) {
 }
 
 static const struct ctxp_flag flags[] = {
-  {.name = "file", .letter = 'f', .value = "FILE", .help = "the topology (default: the built-in one)"},
-  {.name = "resolved", .help = "print the topology as the daemons get it: absolute paths, every default written out"},
-  {.name = NULL},
+    {.name = "file", .letter = 'f', .value = "FILE", .help = "the topology (default: the built-in one)"},
+    {.name = "resolved", .help = "print the topology as the daemons get it: absolute paths, every default written out"},
+    {.name = NULL},
 };
 const struct ctxp_command ctxp_cmd_check = {
-  .name = "check", .summary = "say what is wrong with a topology, all at once", .operands = "[FILE]", .flags = flags, .operands_max = 1, .run = run,
-  .example = "ctxpipe check -f topology.yaml",
-  .details = "Does what 'ctxpipe up' does before it starts its first daemon, and stops there. Each fault is one line: file, line, column, node,\n"
-             "what is wrong and what would be right.",
+    .name = "check",
+    .summary = "say what is wrong with a topology, all at once",
+    .operands = "[FILE]",
+    .flags = flags,
+    .operands_max = 1,
+    .run = run,
+    .example = "ctxpipe check -f topology.yaml",
+    .details = "Does what 'ctxpipe up' does before it starts its first daemon, and stops there. Each fault is one line: file, line, "
+               "column, node,\n"
+               "what is wrong and what would be right.",
 };

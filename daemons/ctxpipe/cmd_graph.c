@@ -10,7 +10,8 @@
 struct lines { /* how connections are drawn */
   const char *dash, *arrow, *first, *middle, *last, *join_first, *join_middle, *join_last;
 };
-static const struct lines utf8 = {"─", "─▶ ", "─┬", " ├", " └", "─┬─", "─┤ ", "─┘ "}, ascii = {"-", "-> ", "-+", " +", " +", "-+-", "-+ ", "-+ "};
+static const struct lines utf8 = {"─", "─▶ ", "─┬", " ├", " └", "─┬─", "─┤ ", "─┘ "},
+                          ascii = {"-", "-> ", "-+", " +", " +", "-+-", "-+ ", "-+ "};
 
 struct drawing {
   const struct ctxp_node_config *collector, *fold, *mechanisms[NODES_MAX], *sinks[NODES_MAX];
@@ -19,7 +20,8 @@ struct drawing {
 
 /* the mechanisms in the order in which the fold merges them */
 static struct drawing arrange(const struct ctxp_config *config) {
-  struct drawing d = {.collector = ctxp_pipeline_node(config, CTXP_ROLE_COLLECTOR_NODE), .fold = ctxp_pipeline_node(config, CTXP_ROLE_FOLD_NODE)};
+  struct drawing d = {
+      .collector = ctxp_pipeline_node(config, CTXP_ROLE_COLLECTOR_NODE), .fold = ctxp_pipeline_node(config, CTXP_ROLE_FOLD_NODE)};
   for (char **it = d.fold ? d.fold->subscribe : NULL; it && *it; it++) {
     const struct ctxp_node_config *node = ctxp_topology_node(config, *it);
     if (node && node->ops->role == CTXP_ROLE_MECHANISM_NODE && d.mechanism_count < NODES_MAX) d.mechanisms[d.mechanism_count++] = node;
@@ -48,7 +50,8 @@ static unsigned label_width(const struct ctxp_node_config *node) {
 /* row i of a fan of `count` */
 static const char *branch(const struct lines *l, unsigned i, unsigned count) {
   if (count == 1) return l->dash;
-  return i == 0 ? l->first : i + 1 == count ? l->last : l->middle;
+  return i == 0 ? l->first : i + 1 == count ? l->last :
+                                              l->middle;
 }
 
 static void draw_start(const struct drawing *d, const struct lines *l, unsigned row, struct ctxp_buf *out) {
@@ -79,7 +82,8 @@ static void draw_mechanism(const struct drawing *d, const struct lines *l, unsig
   } else {
     repeat(out, l->dash, 3 + width + 1);
   }
-  if (ways > 1) ctxp_buf_str(out, row == 0 ? l->join_first : row + 1 == ways ? l->join_last : l->join_middle);
+  if (ways > 1) ctxp_buf_str(out, row == 0 ? l->join_first : row + 1 == ways ? l->join_last :
+                                                                               l->join_middle);
 }
 
 static void draw_sink(const struct drawing *d, const struct lines *l, unsigned row, struct ctxp_buf *out) {
@@ -108,7 +112,8 @@ static void draw(const struct ctxp_config *config, const struct lines *l, struct
     while (out->len && out->ptr[out->len - 1] == ' ') out->len--;
     ctxp_buf_char(out, '\n');
   }
-  for (char **it = d.collector->ingest; *it; it++) ctxp_buf_printf(out, "%s%s\n", it == d.collector->ingest ? "\nagents connect to " : "                  ", *it);
+  for (char **it = d.collector->ingest; *it; it++)
+    ctxp_buf_printf(out, "%s%s\n", it == d.collector->ingest ? "\nagents connect to " : "                  ", *it);
 }
 
 static void dot(const struct ctxp_config *config, struct ctxp_buf *out) {
@@ -131,18 +136,25 @@ static int run(const struct ctxp_args *args) {
   ctxp_auto_buf text = {0};
   struct ctxp_style style = ctxp_style_of(stdout);
   if (ctxp_pipeline_config(args, &config, &err) < 0) return ctxp_command_fail(&err);
-  if (ctxp_args_has(args, "dot")) dot(config, &text);
-  else draw(config, style.utf8 ? &utf8 : &ascii, &text);
+  if (ctxp_args_has(args, "dot"))
+    dot(config, &text);
+  else
+    draw(config, style.utf8 ? &utf8 : &ascii, &text);
   ctxp_topology_free(config);
   return !text.failed && fwrite(text.ptr, 1, text.len, stdout) == text.len && fflush(stdout) == 0 ? 0 : 1;
 }
 
 static const struct ctxp_flag flags[] = {
-  {.name = "file", .letter = 'f', .value = "FILE", .help = "the topology (default: the built-in one)"},
-  {.name = "dot", .help = "print it in the language of Graphviz"},
-  {.name = NULL},
+    {.name = "file", .letter = 'f', .value = "FILE", .help = "the topology (default: the built-in one)"},
+    {.name = "dot", .help = "print it in the language of Graphviz"},
+    {.name = NULL},
 };
 const struct ctxp_command ctxp_cmd_graph = {
-  .name = "graph", .summary = "draw how the nodes of a topology hang together", .operands = "", .flags = flags, .run = run, .details = "",
-  .example = "ctxpipe graph --dot | dot -Tsvg > graph.svg",
+    .name = "graph",
+    .summary = "draw how the nodes of a topology hang together",
+    .operands = "",
+    .flags = flags,
+    .run = run,
+    .details = "",
+    .example = "ctxpipe graph --dot | dot -Tsvg > graph.svg",
 };

@@ -30,7 +30,10 @@ static bool wanted(const struct ctxp_args *args, const char *name) {
   return args->operand_count == 0;
 }
 
-static const char *initial(const struct ctxp_option *option) { return !option->initial ? "required" : *option->initial ? option->initial : "none"; }
+static const char *initial(const struct ctxp_option *option) {
+  return !option->initial ? "required" : *option->initial ? option->initial :
+                                                            "none";
+}
 
 /* ---- for people ---- */
 static void text_group(const struct group *g, struct ctxp_buf *out) {
@@ -53,7 +56,8 @@ static void cell(struct ctxp_buf *out, const char *text) {
 }
 
 static void markdown_group(const struct group *g, struct ctxp_buf *out) {
-  ctxp_buf_printf(out, "\n## %s\n\n%c%s.\n", g->name, g->summary[0] >= 'a' && g->summary[0] <= 'z' ? g->summary[0] - 32 : g->summary[0], g->summary + 1);
+  ctxp_buf_printf(out, "\n## %s\n\n%c%s.\n", g->name, g->summary[0] >= 'a' && g->summary[0] <= 'z' ? g->summary[0] - 32 : g->summary[0],
+      g->summary + 1);
   if (!g->table || !g->table->name) {
     ctxp_buf_str(out, "It has no options.\n");
     return;
@@ -71,16 +75,21 @@ static void markdown_group(const struct group *g, struct ctxp_buf *out) {
 }
 
 static const char markdown_head[] =
-  "# Options\n\nMade by `ctxpipe options --markdown` from the tables in the program. Those of the topology stand beside `nodes`; those of a daemon in the\n"
-  "`options` of its node. A number is written without unit and without quotes. Unknown options and values out of range are errors.\n";
+    "# Options\n\nMade by `ctxpipe options --markdown` from the tables in the program. Those of the topology stand beside `nodes`; those "
+    "of a daemon in the\n"
+    "`options` of its node. A number is written without unit and without quotes. Unknown options and values out of range are errors.\n";
 
 /* ---- JSON ---- */
 static void json_initial(const struct ctxp_option *option, struct ctxp_buf *out) {
   uint64_t number;
-  if (!option->initial) ctxp_pack_nil(out);
-  else if (option->type == CTXP_OPTION_U64 && ctxp_schema_u64(ctxp_str(option->initial), &number)) ctxp_pack_u64(out, number);
-  else if (option->type == CTXP_OPTION_BOOL) ctxp_pack_bool(out, strcmp(option->initial, "true") == 0);
-  else ctxp_pack_cstr(out, option->initial);
+  if (!option->initial)
+    ctxp_pack_nil(out);
+  else if (option->type == CTXP_OPTION_U64 && ctxp_schema_u64(ctxp_str(option->initial), &number))
+    ctxp_pack_u64(out, number);
+  else if (option->type == CTXP_OPTION_BOOL)
+    ctxp_pack_bool(out, strcmp(option->initial, "true") == 0);
+  else
+    ctxp_pack_cstr(out, option->initial);
 }
 
 static void json_choices(const struct ctxp_option *option, struct ctxp_buf *out) {
@@ -93,8 +102,10 @@ static void json_choices(const struct ctxp_option *option, struct ctxp_buf *out)
 static void json_option(const char *owner, const struct ctxp_option *option, struct ctxp_buf *out) {
   uint32_t pairs = 7;
   size_t mark = ctxp_pack_map_open(out);
-  const struct { const char *key, *value; } texts[] = {{"daemon", owner}, {"name", option->name}, {"type", ctxp_option_type_name(option->type)},
-                                                       {"unit", option->unit ? option->unit : ""}, {"help", option->help}};
+  const struct {
+    const char *key, *value;
+  } texts[] = {{"daemon", owner}, {"name", option->name}, {"type", ctxp_option_type_name(option->type)},
+      {"unit", option->unit ? option->unit : ""}, {"help", option->help}};
   for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++) {
     ctxp_pack_cstr(out, texts[i].key);
     ctxp_pack_cstr(out, texts[i].value);
@@ -166,11 +177,17 @@ static int run(const struct ctxp_args *args) {
 }
 
 static const struct ctxp_flag flags[] = {
-  {.name = "json", .help = "print one JSON array"},
-  {.name = "markdown", .help = "print docs/options.md"},
-  {.name = NULL},
+    {.name = "json", .help = "print one JSON array"},
+    {.name = "markdown", .help = "print docs/options.md"},
+    {.name = NULL},
 };
 const struct ctxp_command ctxp_cmd_options = {
-  .name = "options", .summary = "list every option, with default, range and unit", .operands = "[DAEMON...]", .flags = flags, .operands_max = 64, .run = run,
-  .example = "ctxpipe options bash-digest", .details = "'topology' names the numbers of the whole pipeline.",
+    .name = "options",
+    .summary = "list every option, with default, range and unit",
+    .operands = "[DAEMON...]",
+    .flags = flags,
+    .operands_max = 64,
+    .run = run,
+    .example = "ctxpipe options bash-digest",
+    .details = "'topology' names the numbers of the whole pipeline.",
 };

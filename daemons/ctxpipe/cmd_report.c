@@ -50,6 +50,6 @@ static const struct ctxp_flag flags[] = {
 const struct ctxp_command ctxp_cmd_report = {
   .name = "report", .summary = "read transcripts and print what drove the bill and what could be saved", .operands = "FILE|DIR...", .flags = flags, .operands_min = 1,
   .operands_max = ~0u, .example = "ctxpipe report ~/.claude/projects", .run = run,
-  .details = "Starts a private pipeline in a temporary directory, imports the files, prints, and leaves nothing behind. A file that cannot be read, in whole\n"
-             "or in part, is named; what was good in it counts, and the exit code is 1.",
+  .details = "Starts a private pipeline in a temporary directory, imports the files, prints, and leaves nothing behind. What cannot be read is named: a line\n"
+             "is passed over and counted; a file or folder makes the exit code 1, and the others count all the same.",
 };

@@ -8,10 +8,8 @@ static int show(const struct ctxp_args *args, const struct ctxp_spend_choice *ch
   ctxp_auto_buf query = {0}, reply = {0};
   int r = ctxp_pipeline_find(args, &pipeline, err);
   if (r < 0) return r;
-  const struct ctxp_node_config *fold = ctxp_pipeline_node(pipeline.config, CTXP_ROLE_FOLD_NODE);
   ctxp_spend_query(choice, &query);
-  r = fold ? ctxp_pipeline_query(pipeline.config, fold->name, ctxp_buf_raw(&query), &reply, err)
-           : ctxp_error_set(err, -ENOENT, "the topology has no fold; add a node with 'daemon: fold'");
+  r = ctxp_pipeline_ask_fold(pipeline.config, ctxp_buf_raw(&query), &reply, err);
   if (r == 0) r = ctxp_spend_show(choice, ctxp_buf_raw(&reply), NULL, err);
   ctxp_pipeline_deinit(&pipeline);
   return r;

@@ -50,10 +50,8 @@ static int show(const struct ctxp_args *args, struct ctxp_error *err) {
   ctxp_auto_buf query = {0}, reply = {0}, out = {0};
   int r = ctxp_pipeline_find(args, &pipeline, err);
   if (r < 0) return r;
-  const struct ctxp_node_config *fold = ctxp_pipeline_node(pipeline.config, CTXP_ROLE_FOLD_NODE);
   pack_query(args, &query);
-  r = fold ? ctxp_pipeline_query(pipeline.config, fold->name, ctxp_buf_raw(&query), &reply, err)
-           : ctxp_error_set(err, -ENOENT, "the topology has no fold; add a node with 'daemon: fold'");
+  r = ctxp_pipeline_ask_fold(pipeline.config, ctxp_buf_raw(&query), &reply, err);
   if (r == 0 && render(args, pipeline.config, ctxp_buf_raw(&reply), &out) < 0)
     r = ctxp_error_set(err, -EBADMSG, "the fold's answer could not be read; its version and this one's differ");
   if (r == 0) fwrite(out.ptr, 1, out.len, stdout);

@@ -9,8 +9,8 @@
 int ctxp_importing_check(const struct ctxp_args *args, struct ctxp_error *err) {
   struct stat file;
   for (unsigned i = 0; i < args->operand_count; i++)
-    if (stat(args->operands[i], &file) < 0) return ctxp_error_set(err, -errno, "could not read '%s': %s", args->operands[i], strerror(errno));
-  return 0;
+    if (stat(args->operands[i], &file) == 0) return 0;
+  return ctxp_error_set(err, -errno, "could not read '%s': %s", args->operands[0], strerror(errno));
 }
 
 int ctxp_importing(const struct ctxp_args *args, const char *endpoint, struct ctxp_import_result *ret_result, struct ctxp_error *err) {
@@ -30,5 +30,5 @@ bool ctxp_importing_complain(const struct ctxp_import_result *result) {
   if (result->refused) ctxp_buf_printf(&text, "ctxpipe: the collector refused %llu events; 'ctxpipe status' shows the last reason\n", (unsigned long long)result->refused);
   fflush(stdout);
   fwrite(text.ptr, 1, text.len, stderr);
-  return result->fault_count == 0 && result->refused == 0;
+  return result->fault_count == result->line_faults && result->refused == 0;
 }

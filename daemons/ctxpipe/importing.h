@@ -7,9 +7,10 @@
   {.name = "agent", .value = "NAME", .help = "the agent that the sessions are booked on (default: the product's name)"}, \
   {.name = "format", .value = "NAME", .help = "read every file as this format instead of by its content"}
 
-/* Are the operands there? Before anything is started for them. */
+/* Is any operand there, before anything is started for them? Those that are not are the importer's to name. */
 int ctxp_importing_check(const struct ctxp_args *args, struct ctxp_error *err) __attribute__((warn_unused_result));
 /* The operands are the files and folders. */
 int ctxp_importing(const struct ctxp_args *args, const char *endpoint, struct ctxp_import_result *ret_result, struct ctxp_error *err) __attribute__((warn_unused_result));
-/* Prints what could not be read or was refused to standard error. true: there was nothing to complain of. */
+/* Prints what could not be read or was refused to standard error. false: a file was not read, or an event refused; single lines that
+ * were passed over are counted in the result, and no failure. */
 bool ctxp_importing_complain(const struct ctxp_import_result *result);

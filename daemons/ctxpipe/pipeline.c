@@ -1,15 +1,19 @@
 #include "ctxpipe/pipeline.h"
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include "base/cleanup.h"
 #include "base/str.h"
 #include "codec/msgpack.h"
 #include "config/builtin.h"
+#include "config/path.h"
 #include "ctxpipe/rundir.h"
 #include "ctxpipe/table.h"
 #include "runtime/control.h"
 
 #define ANSWER_MS 60000 /* a query over a large state is work, but not for ever */
+#define CATCH_UP_MS 5000
 
 /* every fault is a sentence of its own, with file, line and column */
 static int read_topology(const char *file, struct ctxp_config **ret_config, struct ctxp_error *err) {
@@ -27,31 +31,61 @@ static int read_topology(const char *file, struct ctxp_config **ret_config, stru
   return ctxp_error_set(err, r, "'%s' has %u faults, listed above; nothing was started", file, count);
 }
 
-static const char nodes_text[] =
-  "nodes:\n"
-  "  collector: {daemon: collector, ingest: ['ipc://ingest.sock']}\n"
-  "  bash: {daemon: bash-digest, subscribe: [collector]}\n"
-  "  amnesia: {daemon: amnesia-tagger, subscribe: [collector]}\n"
-  "  write: {daemon: write-compressor, subscribe: [collector]}\n"
-  "  lazy: {daemon: lazy-estimator, subscribe: [collector]}\n"
-  "  fold: {daemon: fold, subscribe: [collector, bash, amnesia, write, lazy]}\n"
-  "  log: {daemon: sink-log, subscribe: [fold], from: start}\n"
-  "  snapshot: {daemon: sink-snapshot, subscribe: [fold], from: start}\n";
-
-static int builtin_topology(struct ctxp_config **ret_config, struct ctxp_error *err) {
+static int parse_builtin(const struct ctxp_buf *text, struct ctxp_config **ret_config, struct ctxp_error *err) {
   ctxp_auto_buf faults = {0};
-  int r = ctxp_topology_parse("/built-in", ctxp_str(ctxp_builtin_topology_text), ctxp_registry_get(), ret_config, &faults);
+  int r = ctxp_buf_error(text);
+  if (r == 0) r = ctxp_topology_parse("/built-in", ctxp_buf_view(text), ctxp_registry_get(), ret_config, &faults);
+  while (faults.len && faults.ptr[faults.len - 1] == '\n') faults.len--;
   return r < 0 ? ctxp_error_set(err, r, "%s", ctxp_buf_cstr(&faults)) : 0;
 }
 
+static int builtin_topology(struct ctxp_config **ret_config, struct ctxp_error *err) {
+  ctxp_auto_buf text = {0};
+  ctxp_buf_str(&text, ctxp_builtin_topology_text);
+  return parse_builtin(&text, ret_config, err);
+}
+
+/* a path as a YAML text that is taken as it stands */
+static void put_path(const char *path, struct ctxp_buf *out) {
+  ctxp_auto_buf plain = {0};
+  ctxp_path_escape(ctxp_str(path), &plain);
+  ctxp_buf_char(out, '"');
+  for (size_t i = 0; i < plain.len; i++) {
+    if (plain.ptr[i] == '"' || plain.ptr[i] == '\\') ctxp_buf_char(out, '\\');
+    ctxp_buf_char(out, (char)plain.ptr[i]);
+  }
+  ctxp_buf_char(out, '"');
+}
+
+/* the nodes of the built-in topology, without its own directories, retention and prices */
+static void put_nodes(struct ctxp_buf *out) {
+  static const char *const own[] = {"run_dir:", "state_dir:", "durability:", "retain_hours:", "max_bytes:", "prices:"};
+  for (const char *line = ctxp_builtin_topology_text; *line;) {
+    const char *end = strchr(line, '\n');
+    size_t len = end ? (size_t)(end - line) + 1 : strlen(line);
+    bool skip = false;
+    for (size_t i = 0; i < sizeof(own) / sizeof(*own); i++) skip |= strncmp(line, own[i], strlen(own[i])) == 0;
+    if (!skip) ctxp_buf_add(out, line, len);
+    line += len;
+  }
+}
+
 int ctxp_pipeline_private(const char *dir, const char *prices, struct ctxp_config **ret_config, struct ctxp_error *err) {
-  ctxp_auto_buf text = {0}, faults = {0};
-  ctxp_buf_printf(&text, "version: 1\nrun_dir: '%s/run'\nstate_dir: '%s/state'\nretain_hours: 0\nmax_bytes: 268435456\ndurability: process\n%s", dir, dir, nodes_text);
-  ctxp_buf_str(&text, "prices: [" CTXP_PRICES_BUILTIN);
-  if (prices) ctxp_buf_printf(&text, ", '%s'", prices);
+  ctxp_auto_buf text = {0}, run = {0}, state = {0};
+  ctxp_auto_free char *file = prices ? realpath(prices, NULL) : NULL;
+  if (prices && !file) return ctxp_error_set(err, -errno, "could not read the price table '%s': %s", prices, strerror(errno));
+  put_nodes(&text);
+  ctxp_buf_printf(&run, "%s/run", dir);
+  ctxp_buf_printf(&state, "%s/state", dir);
+  ctxp_buf_str(&text, "\nrun_dir: ");
+  put_path(ctxp_buf_cstr(&run), &text);
+  ctxp_buf_str(&text, "\nstate_dir: ");
+  put_path(ctxp_buf_cstr(&state), &text);
+  ctxp_buf_str(&text, "\nretain_hours: 0\nmax_bytes: 268435456\ndurability: process\nprices: [" CTXP_PRICES_BUILTIN);
+  if (file) ctxp_buf_str(&text, ", ");
+  if (file) put_path(file, &text);
   ctxp_buf_str(&text, "]\n");
-  int r = ctxp_topology_parse("/built-in", ctxp_buf_view(&text), ctxp_registry_get(), ret_config, &faults);
-  return r < 0 ? ctxp_error_set(err, r, "%s", ctxp_buf_cstr(&faults)) : 0;
+  return parse_builtin(&text, ret_config, err);
 }
 
 int ctxp_pipeline_config(const struct ctxp_args *args, struct ctxp_config **ret_config, struct ctxp_error *err) {
@@ -135,4 +169,21 @@ int ctxp_pipeline_status(const struct ctxp_config *config, const char *node, int
   ctxp_pack_cstr(&request, "op");
   ctxp_pack_cstr(&request, "status");
   return call(config, node, &request, timeout_ms, ret_reply, err);
+}
+
+/* What was acknowledged before the question is in the answer, unless the fold is far behind: then it is said, and what it has is shown. */
+static void catch_up(const struct ctxp_config *config, const char *fold) {
+  const struct ctxp_node_config *collector = ctxp_pipeline_node(config, CTXP_ROLE_COLLECTOR_NODE);
+  ctxp_auto_buf status = {0};
+  struct ctxp_error err;
+  int r = collector ? ctxp_pipeline_status(config, collector->name, CATCH_UP_MS, &status, &err) : -ENOENT;
+  if (r == 0) r = ctxp_pipeline_wait(config, fold, ctxp_map_u64(ctxp_buf_raw(&status), "head", 0), CATCH_UP_MS, &err);
+  if (r < 0) fprintf(stderr, "ctxpipe: the figures are those of a moment ago, the fold is still behind; 'ctxpipe status' shows by how much\n");
+}
+
+int ctxp_pipeline_ask_fold(const struct ctxp_config *config, struct ctxp_raw query, struct ctxp_buf *ret_reply, struct ctxp_error *err) {
+  const struct ctxp_node_config *fold = ctxp_pipeline_node(config, CTXP_ROLE_FOLD_NODE);
+  if (!fold) return ctxp_error_set(err, -ENOENT, "the topology has no fold; add a node with 'daemon: fold'");
+  catch_up(config, fold->name);
+  return ctxp_pipeline_query(config, fold->name, query, ret_reply, err);
 }

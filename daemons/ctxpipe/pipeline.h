@@ -23,6 +23,8 @@ void ctxp_pipeline_deinit(struct ctxp_pipeline *pipeline);
 const struct ctxp_node_config *ctxp_pipeline_node(const struct ctxp_config *config, enum ctxp_stage_role role);
 /* Asks a node's stage. The reply is the query's value. */
 int ctxp_pipeline_query(const struct ctxp_config *config, const char *node, struct ctxp_raw query, struct ctxp_buf *ret_reply, struct ctxp_error *err) __attribute__((warn_unused_result));
+/* Asks the fold, once it has what the collector has by now. */
+int ctxp_pipeline_ask_fold(const struct ctxp_config *config, struct ctxp_raw query, struct ctxp_buf *ret_reply, struct ctxp_error *err) __attribute__((warn_unused_result));
 /* Waits until a node has done everything that the collector's events up to `cause` bring about. */
 int ctxp_pipeline_wait(const struct ctxp_config *config, const char *node, uint64_t cause, int timeout_ms, struct ctxp_error *err) __attribute__((warn_unused_result));
 /* The figures of a node, or of the collector: its head. */

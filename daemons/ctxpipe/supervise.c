@@ -18,6 +18,7 @@
 #include "ctxpipe/restart.h"
 #include "ctxpipe/rundir.h"
 #include "ctxpipe/spawn.h"
+#include "runtime/mark.h"
 
 #define LOG_CHECK_MS 10000
 #define AT_ONCE_MS 5000   /* from the second signal to SIGKILL */
@@ -204,13 +205,21 @@ static void last_words(struct supervisor *sv, struct node *n, int status) {
   } else if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL) { /* somebody else's doing, which its log cannot know */
     ctxp_spawn_last_words(sv->dirs.logs, n->config->name, n->log_start, &words);
   }
-  ctxp_error_set(&n->last, 0, "node '%s' %s%s%s", n->config->name, how, words.len ? ": " : "", ctxp_buf_cstr(&words));
+  if (ctxp_str_starts(ctxp_buf_view(&words), "node '") && !WIFSIGNALED(status))
+    ctxp_error_set(&n->last, 0, "%s", ctxp_buf_cstr(&words)); /* its own sentence says all */
+  else
+    ctxp_error_set(&n->last, 0, "node '%s' %s%s%s", n->config->name, how, words.len ? ": " : "", ctxp_buf_cstr(&words));
+}
+
+static void name_event(struct node *n, uint64_t event) {
+  struct ctxp_error why = n->last;
+  ctxp_error_set(&n->last, 0, "%s (%d times at event %llu of the collector)", why.text, CTXP_RESTART_DEATHS, (unsigned long long)event);
 }
 
 static void died(struct supervisor *sv, struct node *n, int status) {
   uint64_t now = ctxp_clock_ms(), delay;
   struct ctxp_death death = {.now_ms = now, .ready = n->state == NODE_READY, .ready_ms = now - n->ready_at,
-                             .hopeless = WIFEXITED(status) && WEXITSTATUS(status) == EXIT_HOPELESS};
+                             .event = ctxp_mark_read(sv->config->run_dir, n->config->name), .hopeless = WIFEXITED(status) && WEXITSTATUS(status) == EXIT_HOPELESS};
   if (n->ready_fd >= 0) read_ready(sv, n);
   last_words(sv, n, status);
   enum ctxp_restart_verdict verdict = ctxp_restart_died(&n->restart, &death, &delay);
@@ -219,6 +228,7 @@ static void died(struct supervisor *sv, struct node *n, int status) {
     give_up(sv, -ECHILD, n->last.text);
   } else if (verdict == CTXP_RESTART_FAILED) {
     n->state = NODE_FAILED;
+    if (!death.hopeless) name_event(n, death.event);
     say(sv, CTXP_SAY_NODE, "%s; it is not started again, what it would read is kept", n->last.text);
   } else {
     n->state = NODE_BACKOFF;

@@ -5,12 +5,16 @@ uint64_t ctxp_fold_usage_sum(const struct ctxp_usage *u) { return u->input + u->
 static bool within(const struct ctxp_prompt *p, const char **ret_field) {
   const struct ctxp_usage *u = &p->usage;
   const struct ctxp_cost *c = &p->cost;
-  const struct { const char *name; uint64_t value, max; } all[] = {
-      {"usage.input", u->input, CTXP_FOLD_MAX_CLASS}, {"usage.cacheRead", u->cacheRead, CTXP_FOLD_MAX_CLASS},
+  const struct {
+    const char *name;
+    uint64_t value, max;
+  } all[] = {{"usage.input", u->input, CTXP_FOLD_MAX_CLASS}, {"usage.cacheRead", u->cacheRead, CTXP_FOLD_MAX_CLASS},
       {"usage.cacheWrite5m", u->cacheWrite5m, CTXP_FOLD_MAX_CLASS}, {"usage.cacheWrite1h", u->cacheWrite1h, CTXP_FOLD_MAX_CLASS},
       {"usage.output", u->output, CTXP_FOLD_MAX_CLASS}, {"usage.reasoning", u->reasoning, CTXP_FOLD_MAX_CLASS},
-      {"cost.input", (uint64_t)c->inputNano, CTXP_FOLD_MAX_COST / 4}, {"cost.cacheRead", (uint64_t)c->cacheReadNano, CTXP_FOLD_MAX_COST / 4},
-      {"cost.cacheWrite", (uint64_t)c->cacheWriteNano, CTXP_FOLD_MAX_COST / 4}, {"cost.output", (uint64_t)c->outputNano, CTXP_FOLD_MAX_COST / 4}};
+      {"cost.input", (uint64_t)c->inputNano, CTXP_FOLD_MAX_COST / 4},
+      {"cost.cacheRead", (uint64_t)c->cacheReadNano, CTXP_FOLD_MAX_COST / 4},
+      {"cost.cacheWrite", (uint64_t)c->cacheWriteNano, CTXP_FOLD_MAX_COST / 4},
+      {"cost.output", (uint64_t)c->outputNano, CTXP_FOLD_MAX_COST / 4}};
   for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) /* a negative cost is a huge one here, and refused */
     if (all[i].value > all[i].max) return *ret_field = all[i].name, false;
   return true;
@@ -81,7 +85,8 @@ static void take_table(const struct ctxp_model_price *price, struct ctxp_fold_re
     q->flags |= CTXP_FOLD_PRICED;
   }
   if (out) {
-    q->cost_output_nano = in ? half_up(input + output) - half_up(input) : half_up(output); /* input and output add up to the rounded whole */
+    q->cost_output_nano =
+        in ? half_up(input + output) - half_up(input) : half_up(output); /* input and output add up to the rounded whole */
     q->flags |= CTXP_FOLD_PRICED_OUT;
   }
 }

@@ -11,6 +11,7 @@
  * leaves its side (input or output) without a price. Reported costs are taken where any class has one that is not zero:
  * pi reports zeros for a model without a price.
  * 0; >0: the figures are beyond what the fold counts, *ret_field names the first. */
-int ctxp_fold_price(const struct ctxp_prompt *prompt, const struct ctxp_prices *prices, struct ctxp_fold_request *ret, const char **ret_field) __attribute__((warn_unused_result));
+int ctxp_fold_price(const struct ctxp_prompt *prompt, const struct ctxp_prices *prices, struct ctxp_fold_request *ret,
+    const char **ret_field) __attribute__((warn_unused_result));
 /* All tokens of a usage report: of two reports of one response the larger holds. */
 uint64_t ctxp_fold_usage_sum(const struct ctxp_usage *usage);

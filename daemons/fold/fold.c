@@ -11,20 +11,32 @@ struct options {
 };
 
 static const struct ctxp_option option_table[] = {
-    {.name = "spend_every", .type = CTXP_OPTION_U64, .initial = "16", .min = 1, .max = 1000000, .unit = "turns", .offset = offsetof(struct options, spend_every),
-     .help = "how many turns of a live session pass between two bills by message, view and tool"},
-    {.name = "top", .type = CTXP_OPTION_U64, .initial = "50", .min = 1, .max = 10000, .unit = "rows", .offset = offsetof(struct options, top),
-     .help = "rows of such a bill by message, view and tool; the others are one row together"},
+    {.name = "spend_every",
+        .type = CTXP_OPTION_U64,
+        .initial = "16",
+        .min = 1,
+        .max = 1000000,
+        .unit = "turns",
+        .offset = offsetof(struct options, spend_every),
+        .help = "how many turns of a live session pass between two bills by message, view and tool"},
+    {.name = "top",
+        .type = CTXP_OPTION_U64,
+        .initial = "50",
+        .min = 1,
+        .max = 10000,
+        .unit = "rows",
+        .offset = offsetof(struct options, top),
+        .help = "rows of such a bill by message, view and tool; the others are one row together"},
     {.name = NULL}};
 
-static const struct ctxp_consume consumes[] = {
-    {CTXP_KIND_session_start, 0}, {CTXP_KIND_session_end, 0}, {CTXP_KIND_agent_start, 0}, {CTXP_KIND_turn_start, 0}, {CTXP_KIND_turn_end, 0},
-    {CTXP_KIND_context, 0}, {CTXP_KIND_context_message, 0}, {CTXP_KIND_prompt, 0}, {CTXP_KIND_compaction, 0}, {CTXP_KIND_evict, 0}, {CTXP_KIND_gap, 0},
-    {CTXP_KIND_bash, 0}, {CTXP_KIND_bash_fallback, 0}, {CTXP_KIND_amnesia_tag, 0}, {CTXP_KIND_amnesia_remove, 0},
-    {CTXP_KIND_write, 0}, {CTXP_KIND_write_inject_failed, 0}, {CTXP_KIND_lazy, 0}, {CTXP_KIND_aux, 0}, {CTXP_KIND_regret, 0}, {CTXP_KIND_hold, 0}, {CTXP_KIND_NONE, 0}};
-static const enum ctxp_kind emits[] = {
-    CTXP_KIND_bash, CTXP_KIND_bash_fallback, CTXP_KIND_amnesia_tag, CTXP_KIND_amnesia_remove, CTXP_KIND_write, CTXP_KIND_write_inject_failed, CTXP_KIND_lazy,
-    CTXP_KIND_aux, CTXP_KIND_regret, CTXP_KIND_turn, CTXP_KIND_spend, CTXP_KIND_gap, CTXP_KIND_hold, CTXP_KIND_restored, CTXP_KIND_NONE};
+static const struct ctxp_consume consumes[] = {{CTXP_KIND_session_start, 0}, {CTXP_KIND_session_end, 0}, {CTXP_KIND_agent_start, 0},
+    {CTXP_KIND_turn_start, 0}, {CTXP_KIND_turn_end, 0}, {CTXP_KIND_context, 0}, {CTXP_KIND_context_message, 0}, {CTXP_KIND_prompt, 0},
+    {CTXP_KIND_compaction, 0}, {CTXP_KIND_evict, 0}, {CTXP_KIND_gap, 0}, {CTXP_KIND_bash, 0}, {CTXP_KIND_bash_fallback, 0},
+    {CTXP_KIND_amnesia_tag, 0}, {CTXP_KIND_amnesia_remove, 0}, {CTXP_KIND_write, 0}, {CTXP_KIND_write_inject_failed, 0},
+    {CTXP_KIND_lazy, 0}, {CTXP_KIND_aux, 0}, {CTXP_KIND_regret, 0}, {CTXP_KIND_hold, 0}, {CTXP_KIND_NONE, 0}};
+static const enum ctxp_kind emits[] = {CTXP_KIND_bash, CTXP_KIND_bash_fallback, CTXP_KIND_amnesia_tag, CTXP_KIND_amnesia_remove,
+    CTXP_KIND_write, CTXP_KIND_write_inject_failed, CTXP_KIND_lazy, CTXP_KIND_aux, CTXP_KIND_regret, CTXP_KIND_turn, CTXP_KIND_spend,
+    CTXP_KIND_gap, CTXP_KIND_hold, CTXP_KIND_restored, CTXP_KIND_NONE};
 
 static int pass_on(struct ctxp_stage *stage, const struct ctxp_event *ev) {
   struct ctxp_event copy = *ev;
@@ -91,7 +103,9 @@ static int restore(struct ctxp_stage *stage, struct ctxp_fold_session *s, struct
   struct ctxp_event ev = {.kind = CTXP_KIND_restored};
   ctxp_auto_buf told = {0};
   int r = ctxp_fold_ledger_restore(s, snapshot, &told, &fault);
-  if (r > 0) ctxp_stage_refuse(stage, "session_start: restore of session '%.*s' does not fit: %s; it starts at zero", (int)s->session.len, s->session.ptr, fault);
+  if (r > 0)
+    ctxp_stage_refuse(
+        stage, "session_start: restore of session '%.*s' does not fit: %s; it starts at zero", (int)s->session.len, s->session.ptr, fault);
   if (r != 0) return r < 0 ? r : 0;
   ctxp_set(&ev.restored, restored, snapshot, ctxp_buf_raw(&told));
   return ctxp_stage_emit(stage, &ev);
@@ -131,7 +145,8 @@ static int figures(struct ctxp_stage *stage, const struct ctxp_prompt *p, struct
   const char *field;
   int r = ctxp_fold_price(p, ctxp_stage_prices(stage), q, &field);
   if (r > 0)
-    ctxp_stage_refuse(stage, "prompt '%.*s': %s is beyond what one model call can have; the call is not counted", (int)p->callId.len, p->callId.ptr, field);
+    ctxp_stage_refuse(stage, "prompt '%.*s': %s is beyond what one model call can have; the call is not counted", (int)p->callId.len,
+        p->callId.ptr, field);
   return r;
 }
 
@@ -157,8 +172,10 @@ static int repeat(struct ctxp_stage *stage, struct ctxp_fold_billed_call *call, 
   return r < 0 ? r : ctxp_fold_call_put(stage, call);
 }
 
-static int count(struct ctxp_stage *stage, struct ctxp_fold_window *w, const struct ctxp_prompt *p, uint32_t request, struct ctxp_hash128 id) {
-  struct ctxp_fold_billed_call call = {.id = id, .window = w->key, .request = request, .sum = ctxp_has(p, prompt, usage) ? ctxp_fold_usage_sum(&p->usage) : 0};
+static int count(
+    struct ctxp_stage *stage, struct ctxp_fold_window *w, const struct ctxp_prompt *p, uint32_t request, struct ctxp_hash128 id) {
+  struct ctxp_fold_billed_call call = {
+      .id = id, .window = w->key, .request = request, .sum = ctxp_has(p, prompt, usage) ? ctxp_fold_usage_sum(&p->usage) : 0};
   return ctxp_fold_call_put(stage, &call);
 }
 
@@ -204,8 +221,14 @@ static int from_agent(struct ctxp_stage *stage, struct ctxp_fold_window *w, cons
     w->changed = true;
     return r < 0 ? r : 0; /* what was refused is counted, and the stream goes on */
   case CTXP_KIND_prompt: return on_prompt(stage, w, ev);
-  case CTXP_KIND_compaction: w->since |= CTXP_FOLD_COMPACTED; w->changed = true; return 0;
-  case CTXP_KIND_evict: ctxp_fold_window_evict(w, ev->evict.ids); w->changed = true; return 0;
+  case CTXP_KIND_compaction:
+    w->since |= CTXP_FOLD_COMPACTED;
+    w->changed = true;
+    return 0;
+  case CTXP_KIND_evict:
+    ctxp_fold_window_evict(w, ev->evict.ids);
+    w->changed = true;
+    return 0;
   default: return 0;
   }
 }
@@ -225,13 +248,29 @@ static int event(struct ctxp_stage *stage, const struct ctxp_event *ev) {
 static int open_fold(struct ctxp_stage *stage, struct ctxp_error *err) {
   uint64_t count;
   int r = ctxp_fold_session_count(stage, &count);
-  const char *why = r == -EPROTO ? "it was written by another version" : r == -EBADMSG ? "a record is damaged" : strerror(-r);
-  return r < 0 ? ctxp_error_set(err, r, "node '%s': its state cannot be used: %s; without the node's state directory it is derived anew from what the streams hold", ctxp_stage_node(stage), why) : 0;
+  const char *why = r == -EPROTO ? "it was written by another version" : r == -EBADMSG ? "a record is damaged" :
+                                                                                         strerror(-r);
+  return r < 0 ?
+      ctxp_error_set(err, r,
+          "node '%s': its state cannot be used: %s; without the node's state directory it is derived anew from what the streams hold",
+          ctxp_stage_node(stage), why) :
+      0;
 }
 
 static void close_fold(struct ctxp_stage *stage) { ctxp_fold_close(ctxp_stage_state(stage)); }
 
-const struct ctxp_stage_ops ctxp_stage_fold = {
-    .api = CTXP_STAGE_API, .name = "fold", .summary = "sums the savings per turn, and splits the bill over what was in the window", .role = CTXP_ROLE_FOLD_NODE, .version = 1,
-    .consumes = consumes, .emits = emits, .options = option_table, .options_size = sizeof(struct options), .state_size = sizeof(struct ctxp_fold),
-    .open = open_fold, .event = event, .save = ctxp_fold_save, .query = ctxp_fold_query, .close = close_fold};
+const struct ctxp_stage_ops ctxp_stage_fold = {.api = CTXP_STAGE_API,
+    .name = "fold",
+    .summary = "sums the savings per turn, and splits the bill over what was in the window",
+    .role = CTXP_ROLE_FOLD_NODE,
+    .version = 1,
+    .consumes = consumes,
+    .emits = emits,
+    .options = option_table,
+    .options_size = sizeof(struct options),
+    .state_size = sizeof(struct ctxp_fold),
+    .open = open_fold,
+    .event = event,
+    .save = ctxp_fold_save,
+    .query = ctxp_fold_query,
+    .close = close_fold};

@@ -17,8 +17,11 @@ static void drop_kept(struct ctxp_fold_window *w, uint32_t i) {
 static int keep(struct ctxp_fold_window *w, unsigned mechanism, uint64_t tokens, struct ctxp_str call) {
   if (tokens == 0) return 0;
   if (!ctxp_fold_grow(&w->kept, sizeof(*w->kept.at))) return -ENOMEM;
-  w->kept.at[w->kept.count++] = (struct ctxp_fold_kept){.tokens = tokens, .place = w->live.count, .turn = w->turns_ended, .mechanism = (uint8_t)mechanism,
-                                                        .call = call.len ? ctxp_hash128(call.ptr, call.len) : (struct ctxp_hash128){0, 0}};
+  w->kept.at[w->kept.count++] = (struct ctxp_fold_kept){.tokens = tokens,
+      .place = w->live.count,
+      .turn = w->turns_ended,
+      .mechanism = (uint8_t)mechanism,
+      .call = call.len ? ctxp_hash128(call.ptr, call.len) : (struct ctxp_hash128){0, 0}};
   w->kept_tokens += tokens;
   return 0;
 }
@@ -43,7 +46,8 @@ static uint64_t unkeep(struct ctxp_fold_window *w, unsigned mechanism, struct ct
 }
 
 /* ---- events of mechanisms ---- */
-static int take_saving(struct ctxp_fold_window *w, unsigned mechanism, bool applied, int64_t saved, uint64_t looked_at, struct ctxp_str call) {
+static int take_saving(
+    struct ctxp_fold_window *w, unsigned mechanism, bool applied, int64_t saved, uint64_t looked_at, struct ctxp_str call) {
   uint64_t tokens = saved > 0 ? (uint64_t)saved : 0;
   if (!applied) {
     w->session->potential[mechanism] += tokens;
@@ -62,7 +66,10 @@ static void take_lazy(struct ctxp_fold_window *w, bool applied, uint64_t avoided
 }
 
 static unsigned mechanism_named(struct ctxp_str name) {
-  return ctxp_str_is(name, "amnesia") ? CTXP_FOLD_AMNESIA : ctxp_str_is(name, "write") ? CTXP_FOLD_WRITE : ctxp_str_is(name, "lazy") ? CTXP_FOLD_LAZY : CTXP_FOLD_BASH;
+  return ctxp_str_is(name, "amnesia") ? CTXP_FOLD_AMNESIA :
+      ctxp_str_is(name, "write")      ? CTXP_FOLD_WRITE :
+      ctxp_str_is(name, "lazy")       ? CTXP_FOLD_LAZY :
+                                        CTXP_FOLD_BASH;
 }
 
 /* What was never applied leaves the turn that has it, unless that has ended; everything else that comes back is regret. Of an
@@ -83,15 +90,16 @@ int ctxp_fold_ledger_take(struct ctxp_fold_window *w, const struct ctxp_event *e
   if (ev->kind == CTXP_KIND_bash)
     return take_saving(w, CTXP_FOLD_BASH, APPLIED(&ev->bash, bash), ev->bash.saved, ev->bash.originalTokens, ev->bash.toolCallId);
   if (ev->kind == CTXP_KIND_bash_fallback)
-    return take_saving(w, CTXP_FOLD_BASH, APPLIED(&ev->bash_fallback, bash_fallback), ev->bash_fallback.saved, ev->bash_fallback.originalTokens,
-                       ev->bash_fallback.toolCallId);
+    return take_saving(w, CTXP_FOLD_BASH, APPLIED(&ev->bash_fallback, bash_fallback), ev->bash_fallback.saved,
+        ev->bash_fallback.originalTokens, ev->bash_fallback.toolCallId);
   if (ev->kind == CTXP_KIND_write)
     return take_saving(w, CTXP_FOLD_WRITE, APPLIED(&ev->write, write), ev->write.saved, ev->write.originalTokens, ev->write.toolCallId);
   if (ev->kind == CTXP_KIND_amnesia_remove) {
     if (APPLIED(&ev->amnesia_remove, amnesia_remove)) w->since |= CTXP_FOLD_REMOVED;
     return take_saving(w, CTXP_FOLD_AMNESIA, APPLIED(&ev->amnesia_remove, amnesia_remove), ev->amnesia_remove.saved, 0, none);
   }
-  if (ev->kind == CTXP_KIND_amnesia_tag && !APPLIED(&ev->amnesia_tag, amnesia_tag)) w->session->looked_at[CTXP_FOLD_AMNESIA] += ev->amnesia_tag.tokens;
+  if (ev->kind == CTXP_KIND_amnesia_tag && !APPLIED(&ev->amnesia_tag, amnesia_tag))
+    w->session->looked_at[CTXP_FOLD_AMNESIA] += ev->amnesia_tag.tokens;
   if (ev->kind == CTXP_KIND_lazy) take_lazy(w, APPLIED(&ev->lazy, lazy), ev->lazy.avoidedTokens);
   if (ev->kind == CTXP_KIND_aux) w->turn.aux += ev->aux.inputTokens + ev->aux.outputTokens;
   if (ev->kind == CTXP_KIND_regret) take_regret(w, &ev->regret);
@@ -129,16 +137,23 @@ bool ctxp_fold_ledger_pending(const struct ctxp_fold_window *w) {
 }
 
 static struct ctxp_savings savings(const uint64_t *a, const uint64_t *b) {
-  struct ctxp_savings s = {.bash = a[CTXP_FOLD_BASH] + b[CTXP_FOLD_BASH], .amnesia = a[CTXP_FOLD_AMNESIA] + b[CTXP_FOLD_AMNESIA],
-                           .lazy = a[CTXP_FOLD_LAZY] + b[CTXP_FOLD_LAZY], .write = a[CTXP_FOLD_WRITE] + b[CTXP_FOLD_WRITE]};
+  struct ctxp_savings s = {
+      .bash = a[CTXP_FOLD_BASH] + b[CTXP_FOLD_BASH],
+      .amnesia = a[CTXP_FOLD_AMNESIA] + b[CTXP_FOLD_AMNESIA],
+      .lazy = a[CTXP_FOLD_LAZY] + b[CTXP_FOLD_LAZY],
+      .write = a[CTXP_FOLD_WRITE] + b[CTXP_FOLD_WRITE],
+  };
   s.total = s.bash + s.amnesia + s.lazy + s.write;
   return s;
 }
 
 static void close_turn(struct ctxp_fold_window *w, uint64_t turn, struct ctxp_fold_closed_turn *c) {
   struct ctxp_fold_session *s = w->session;
-  *c = (struct ctxp_fold_closed_turn){.turn = turn, .aux = w->turn.aux, .carried = w->turn.carried, .carried_cost_nano = w->turn.carried_cost_nano,
-                                      .carried_priced = w->turn.carried_priced};
+  *c = (struct ctxp_fold_closed_turn){.turn = turn,
+      .aux = w->turn.aux,
+      .carried = w->turn.carried,
+      .carried_cost_nano = w->turn.carried_cost_nano,
+      .carried_priced = w->turn.carried_priced};
   for (unsigned m = 0; m < CTXP_FOLD_MECHANISMS; m++) {
     c->saved[m] = w->turn.saved[m];
     c->net += (int64_t)c->saved[m];
@@ -163,8 +178,8 @@ void ctxp_fold_ledger_turn(struct ctxp_fold_window *w, uint64_t turn, struct ctx
   struct ctxp_fold_closed_turn c;
   close_turn(w, turn, &c);
   struct ctxp_savings s = savings(c.saved, zero);
-  *ret = (struct ctxp_turn){.turn = turn, .bash = s.bash, .amnesia = s.amnesia, .lazy = s.lazy, .write = s.write, .total = s.total,
-                            .cumulative = savings(w->session->saved, w->session->restored)};
+  *ret = (struct ctxp_turn){.turn = turn, .bash = s.bash, .amnesia = s.amnesia, .lazy = s.lazy, .write = s.write, .total = s.total};
+  ret->cumulative = savings(w->session->saved, w->session->restored);
   ctxp_set(ret, turn, aux, c.aux);
   ctxp_set(ret, turn, net, c.net);
   ctxp_set(ret, turn, carried, c.carried);
@@ -177,7 +192,8 @@ static int units_of(const struct ctxp_tool_spec *spec, uint64_t *ret_units) {
   struct ctxp_str line;
   ctxp_auto_buf json = {0};
   int r = spec->parameters.len ? ctxp_json_from_raw(spec->parameters, &json) : 0;
-  *ret_units = ctxp_utf16_units(spec->name) + ctxp_utf16_units(spec->description) + ctxp_utf16_units(ctxp_buf_view(&json)) + 3 + (lines.count ? lines.count - 1 : 0);
+  *ret_units = ctxp_utf16_units(spec->name) + ctxp_utf16_units(spec->description) + ctxp_utf16_units(ctxp_buf_view(&json)) + 3 +
+      (lines.count ? lines.count - 1 : 0);
   while (ctxp_strs_next(&lines, &line) > 0) *ret_units += ctxp_utf16_units(line);
   return r;
 }
@@ -212,8 +228,8 @@ static bool figures(struct ctxp_raw map, uint64_t *saved) {
   uint64_t total;
   if (ctxp_raw_type(map) != CTXP_PACK_MAP) return false;
   return figure(map, "bash", true, &saved[CTXP_FOLD_BASH]) && figure(map, "amnesia", true, &saved[CTXP_FOLD_AMNESIA]) &&
-         figure(map, "lazy", true, &saved[CTXP_FOLD_LAZY]) && figure(map, "write", false, &saved[CTXP_FOLD_WRITE]) && figure(map, "total", true, &total) &&
-         saved[0] + saved[1] + saved[2] + saved[3] == total;
+      figure(map, "lazy", true, &saved[CTXP_FOLD_LAZY]) && figure(map, "write", false, &saved[CTXP_FOLD_WRITE]) &&
+      figure(map, "total", true, &total) && saved[0] + saved[1] + saved[2] + saved[3] == total;
 }
 
 static void pack_figures(struct ctxp_buf *out, const uint64_t *saved) {

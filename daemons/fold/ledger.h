@@ -17,12 +17,12 @@ struct ctxp_fold_session {
   uint64_t number; /* in order of appearance, from 1 */
   struct ctxp_fold_arena arena;
   struct ctxp_str agent, session, product, cwd; /* product, cwd: as the last start said */
-  CTXP_FOLD_ARRAY(struct ctxp_hash128) windows; /* its threads', in order of appearance */
+  CTXP_FOLD_ARRAY(struct ctxp_hash128, windows); /* its threads', in order of appearance */
   uint64_t saved[CTXP_FOLD_MECHANISMS], restored[CTXP_FOLD_MECHANISMS];
   uint64_t turns, aux, regret, carried, carried_cost_nano;
   struct ctxp_fold_closed_turn last; /* if turns > 0 */
   uint64_t potential[CTXP_FOLD_MECHANISMS], looked_at[CTXP_FOLD_MECHANISMS]; /* by the mechanisms' own figures */
-  uint64_t offered_lazy;                                                  /* catalogues and skills of its runs */
+  uint64_t offered_lazy; /* catalogues and skills of its runs */
   bool has_restored, carried_priced, recorded, changed;
   uint32_t loaded_windows;
   UT_hash_handle hh;
@@ -40,5 +40,6 @@ void ctxp_fold_ledger_turn(struct ctxp_fold_window *w, uint64_t turn, struct ctx
 int ctxp_fold_ledger_offer(struct ctxp_fold_window *w, const struct ctxp_agent_start *start) __attribute__((warn_unused_result));
 /* Checks {cumulative, turns} and takes the sums over; appends the snapshot as it is told (at most the last 40 turns) to out.
  * 0; >0: it does not fit, with a sentence in *ret_fault, and nothing was taken. -ENOMEM. */
-int ctxp_fold_ledger_restore(struct ctxp_fold_session *s, struct ctxp_raw restore, struct ctxp_buf *out, const char **ret_fault) __attribute__((warn_unused_result));
+int ctxp_fold_ledger_restore(struct ctxp_fold_session *s, struct ctxp_raw restore, struct ctxp_buf *out, const char **ret_fault)
+    __attribute__((warn_unused_result));
 void ctxp_fold_session_free(struct ctxp_fold_session *s);

@@ -36,8 +36,11 @@ struct totals {
 static int whole_rows(struct ctxp_fold_table *table, int band, const struct totals *t) {
   struct share s = {table, band};
   int r = make_whole(&s, offsetof(struct ctxp_fold_row, sum.billed), offsetof(struct ctxp_fold_row, billed), CTXP_FOLD_TOKEN, t->billed);
-  if (r == 0) r = make_whole(&s, offsetof(struct ctxp_fold_row, sum.cost), offsetof(struct ctxp_fold_row, cost_nano), CTXP_FOLD_NANO, t->cost_nano);
-  if (r == 0) r = make_whole(&s, offsetof(struct ctxp_fold_row, sum.tiered), offsetof(struct ctxp_fold_row, tiered_nano), CTXP_FOLD_NANO, t->tiered_nano);
+  if (r == 0)
+    r = make_whole(&s, offsetof(struct ctxp_fold_row, sum.cost), offsetof(struct ctxp_fold_row, cost_nano), CTXP_FOLD_NANO, t->cost_nano);
+  if (r == 0)
+    r = make_whole(
+        &s, offsetof(struct ctxp_fold_row, sum.tiered), offsetof(struct ctxp_fold_row, tiered_nano), CTXP_FOLD_NANO, t->tiered_nano);
   return r;
 }
 
@@ -110,7 +113,8 @@ static uint32_t *ranked(const struct ctxp_fold_table *t) {
 
 /* ---- the tail ---- */
 static bool stays(const struct ctxp_fold_row *r, unsigned grain) {
-  return r->hidden || (grain == CTXP_FOLD_BY_VIEW && r->kind == CTXP_FOLD_UNATTRIBUTED) || (grain == CTXP_FOLD_BY_MESSAGE && r->window == 0);
+  return r->hidden || (grain == CTXP_FOLD_BY_VIEW && r->kind == CTXP_FOLD_UNATTRIBUTED) ||
+      (grain == CTXP_FOLD_BY_MESSAGE && r->window == 0);
 }
 
 static void add_row(struct ctxp_fold_row *o, const struct ctxp_fold_row *r) {
@@ -141,7 +145,11 @@ static uint64_t folded_turns(const struct ctxp_fold_rows *rows, unsigned grain) 
 
 static int finish_table(struct ctxp_fold_rows *rows, unsigned grain, uint64_t top) {
   struct ctxp_fold_table *t = &rows->grains[grain];
-  struct ctxp_fold_row others = {.key = CTXP_STR("others"), .label = CTXP_STR("others"), .kind = CTXP_FOLD_NO_KIND, .band = CTXP_BAND_COUNT, .message_band = CTXP_BAND_COUNT};
+  struct ctxp_fold_row others = {.key = CTXP_STR("others"),
+      .label = CTXP_STR("others"),
+      .kind = CTXP_FOLD_NO_KIND,
+      .band = CTXP_BAND_COUNT,
+      .message_band = CTXP_BAND_COUNT};
   uint32_t *order = ranked(t), n = 0;
   struct ctxp_fold_row *sorted = malloc(((size_t)t->count + 1) * sizeof(*sorted));
   uint64_t shown = 0;

@@ -38,7 +38,9 @@ static struct ctxp_str read_str(struct ctxp_cursor *c, bool *bad) {
   return v.str;
 }
 
-static struct ctxp_str own_str(struct ctxp_fold_arena *arena, struct ctxp_cursor *c, bool *bad) { return ctxp_fold_arena_str(arena, read_str(c, bad), bad); }
+static struct ctxp_str own_str(struct ctxp_fold_arena *arena, struct ctxp_cursor *c, bool *bad) {
+  return ctxp_fold_arena_str(arena, read_str(c, bad), bad);
+}
 
 static uint64_t signed_bits(int64_t value) { return value < 0 ? ((uint64_t)(-(value + 1)) << 1 | 1) : (uint64_t)value << 1; }
 static int64_t from_bits(uint64_t bits) { return bits & 1 ? -(int64_t)(bits >> 1) - 1 : (int64_t)(bits >> 1); }
@@ -55,7 +57,10 @@ void ctxp_fold_write_session(struct ctxp_buf *out, const struct ctxp_fold_sessio
   u64s(out, s->restored, CTXP_FOLD_MECHANISMS);
   u64s(out, s->potential, CTXP_FOLD_MECHANISMS);
   u64s(out, s->looked_at, CTXP_FOLD_MECHANISMS);
-  u64s(out, (const uint64_t[]){s->turns, s->aux, s->regret, s->carried, s->carried_cost_nano, s->offered_lazy, s->has_restored, s->carried_priced, s->recorded}, 9);
+  u64s(out,
+      (const uint64_t[]){
+          s->turns, s->aux, s->regret, s->carried, s->carried_cost_nano, s->offered_lazy, s->has_restored, s->carried_priced, s->recorded},
+      9);
   u64s(out, l->saved, CTXP_FOLD_MECHANISMS);
   u64s(out, (const uint64_t[]){l->turn, l->aux, l->carried, l->carried_cost_nano, signed_bits(l->net), l->carried_priced}, 6);
   ctxp_pack_u64(out, s->windows.count);
@@ -112,7 +117,8 @@ static int read_turn(struct ctxp_cursor *c, struct ctxp_fold_window *w) {
   for (uint64_t left = ctxp_fold_read_u64(c, &bad); left && !bad; left--) {
     if (!ctxp_fold_grow(&w->kept, sizeof(*w->kept.at))) return -ENOMEM;
     read_u64s(c, v, 4, &bad);
-    struct ctxp_fold_kept k = {.tokens = v[0], .place = (uint32_t)v[1], .turn = (uint32_t)v[2], .mechanism = (uint8_t)(v[3] % CTXP_FOLD_MECHANISMS)};
+    struct ctxp_fold_kept k = {
+        .tokens = v[0], .place = (uint32_t)v[1], .turn = (uint32_t)v[2], .mechanism = (uint8_t)(v[3] % CTXP_FOLD_MECHANISMS)};
     k.call = ctxp_fold_read_hash(c, &bad);
     w->kept_tokens += k.tokens;
     w->kept.at[w->kept.count++] = k;
@@ -135,7 +141,8 @@ void ctxp_fold_write_window(struct ctxp_buf *out, const struct ctxp_fold_window 
   write_turn(out, w);
 }
 
-int ctxp_fold_read_window(struct ctxp_raw raw, struct ctxp_fold_window *w, struct ctxp_str *ret_agent, struct ctxp_str *ret_session, uint32_t counts[CTXP_FOLD_LISTS]) {
+int ctxp_fold_read_window(struct ctxp_raw raw, struct ctxp_fold_window *w, struct ctxp_str *ret_agent, struct ctxp_str *ret_session,
+    uint32_t counts[CTXP_FOLD_LISTS]) {
   struct ctxp_cursor c = ctxp_cursor(raw);
   bool bad = false;
   uint64_t v[7];
@@ -163,7 +170,8 @@ static void write_message(struct ctxp_buf *out, const struct ctxp_fold_message *
   ctxp_pack_str(out, m->label);
   ctxp_pack_str(out, m->tool);
   ctxp_fold_write_hash(out, m->answers);
-  u64s(out, (const uint64_t[]){m->tokens, m->first_call, m->calls, m->used_from, m->evicted, m->band, m->role, m->label_kind, m->defined}, 9);
+  u64s(out, (const uint64_t[]){m->tokens, m->first_call, m->calls, m->used_from, m->evicted, m->band, m->role, m->label_kind, m->defined},
+      9);
 }
 
 static void read_message(struct ctxp_cursor *c, struct ctxp_fold_window *w, struct ctxp_fold_message *m, bool *bad) {
@@ -174,7 +182,8 @@ static void read_message(struct ctxp_cursor *c, struct ctxp_fold_window *w, stru
   m->answers = ctxp_fold_read_hash(c, bad);
   m->hash = ctxp_hash64(m->id.ptr, m->id.len, 0);
   read_u64s(c, v, 9, bad);
-  m->tokens = (uint32_t)v[0], m->first_call = (uint32_t)v[1], m->calls = (uint32_t)v[2], m->used_from = (uint32_t)v[3], m->evicted = (uint32_t)v[4];
+  m->tokens = (uint32_t)v[0], m->first_call = (uint32_t)v[1], m->calls = (uint32_t)v[2], m->used_from = (uint32_t)v[3],
+  m->evicted = (uint32_t)v[4];
   m->band = (uint8_t)v[5], m->role = (uint8_t)v[6], m->label_kind = (uint8_t)v[7], m->defined = v[8];
   if (m->band >= CTXP_BAND_COUNT) *bad = true;
 }
@@ -197,7 +206,10 @@ static void read_call(struct ctxp_cursor *c, struct ctxp_fold_window *w, struct 
 static void write_request(struct ctxp_buf *out, const struct ctxp_fold_request *q) {
   u64s(out, q->tokens, CTXP_FOLD_CLASSES);
   u64s(out, q->parts, CTXP_FOLD_CLASSES);
-  u64s(out, (const uint64_t[]){q->output, q->reasoning, q->cost_output_nano, q->ts_ms, q->keep, q->first, q->count, q->number, q->model, q->flags}, 10);
+  u64s(out,
+      (const uint64_t[]){
+          q->output, q->reasoning, q->cost_output_nano, q->ts_ms, q->keep, q->first, q->count, q->number, q->model, q->flags},
+      10);
 }
 
 static void read_request(struct ctxp_cursor *c, struct ctxp_fold_request *q, bool *bad) {
@@ -205,7 +217,8 @@ static void read_request(struct ctxp_cursor *c, struct ctxp_fold_request *q, boo
   read_u64s(c, q->tokens, CTXP_FOLD_CLASSES, bad);
   read_u64s(c, q->parts, CTXP_FOLD_CLASSES, bad);
   read_u64s(c, v, 10, bad);
-  q->output = v[0], q->reasoning = v[1], q->cost_output_nano = v[2], q->ts_ms = v[3], q->keep = (uint32_t)v[4], q->first = (uint32_t)v[5], q->count = (uint32_t)v[6];
+  q->output = v[0], q->reasoning = v[1], q->cost_output_nano = v[2], q->ts_ms = v[3], q->keep = (uint32_t)v[4], q->first = (uint32_t)v[5],
+  q->count = (uint32_t)v[6];
   q->number = (uint32_t)v[7], q->model = (uint32_t)v[8], q->flags = (uint8_t)v[9];
 }
 

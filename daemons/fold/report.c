@@ -7,8 +7,15 @@
 
 /* ---- the spend event ---- */
 static void event_row(const struct ctxp_fold_row *r, unsigned grain, struct ctxp_row *ret) {
-  *ret = (struct ctxp_row){.label = r->label, .own = r->own, .billed = r->billed, .costNano = (int64_t)r->cost_nano, .costTieredNano = (int64_t)r->tiered_nano,
-                           .messages = r->messages, .turns = r->turns, .first = r->first, .last = r->last};
+  *ret = (struct ctxp_row){.label = r->label,
+      .own = r->own,
+      .billed = r->billed,
+      .costNano = (int64_t)r->cost_nano,
+      .costTieredNano = (int64_t)r->tiered_nano,
+      .messages = r->messages,
+      .turns = r->turns,
+      .first = r->first,
+      .last = r->last};
   int band = grain == CTXP_FOLD_BY_MESSAGE ? r->message_band : r->band;
   if (r->kind == CTXP_FOLD_UNATTRIBUTED)
     ctxp_set(ret, row, kind, CTXP_STR("unattributed"));
@@ -35,9 +42,12 @@ int ctxp_fold_spend_event(struct ctxp_fold_window *w, uint64_t top, struct ctxp_
   if (r == 0) {
     const struct ctxp_fold_figures *f = &rows.figures;
     uint64_t resident = ctxp_fold_spend_resident(w->spend);
-    *ret = (struct ctxp_spend){.requests = f->requests, .windowTokens = resident > w->evicted_tokens ? resident - w->evicted_tokens : 0, .billed = ctxp_fold_billed(f),
-                               .costNano = (int64_t)f->cost_input_nano, .unpricedTokens = f->unpriced_input,
-                               .unattributed = (uint64_t)(ctxp_fold_spend_bands(w->spend)[CTXP_BAND_COUNT].sum.billed / CTXP_FOLD_TOKEN)};
+    *ret = (struct ctxp_spend){.requests = f->requests,
+        .windowTokens = resident > w->evicted_tokens ? resident - w->evicted_tokens : 0,
+        .billed = ctxp_fold_billed(f),
+        .costNano = (int64_t)f->cost_input_nano,
+        .unpricedTokens = f->unpriced_input,
+        .unattributed = (uint64_t)(ctxp_fold_spend_bands(w->spend)[CTXP_BAND_COUNT].sum.billed / CTXP_FOLD_TOKEN)};
     r = event_rows(&rows, CTXP_FOLD_BY_BAND, &ret->bands, &lists[CTXP_FOLD_BY_BAND]);
   }
   struct ctxp_list *const at[] = {NULL, &ret->views, &ret->tools, &ret->messages};
@@ -69,14 +79,14 @@ static void pair_str(struct ctxp_buf *out, const char *key, struct ctxp_str valu
   ctxp_pack_str(out, value);
 }
 
-static const char *const shown_figures[] = {"requests", "requestsUnreported", "input", "cacheRead", "cacheWrite5m", "cacheWrite1h", "output", "reasoning", "billed",
-                                            "costNano", "costInputNano", "unpricedTokens", "unexplainedTokens"};
+static const char *const shown_figures[] = {"requests", "requestsUnreported", "input", "cacheRead", "cacheWrite5m", "cacheWrite1h",
+    "output", "reasoning", "billed", "costNano", "costInputNano", "unpricedTokens", "unexplainedTokens"};
 #define FIGURES (sizeof(shown_figures) / sizeof(shown_figures[0]))
 
 static void pack_figures(struct ctxp_buf *out, const struct ctxp_fold_figures *f) {
-  const uint64_t values[FIGURES] = {f->requests, f->unreported, f->tokens[CTXP_FOLD_UNCACHED], f->tokens[CTXP_FOLD_READ], f->tokens[CTXP_FOLD_WRITE_5M],
-                                    f->tokens[CTXP_FOLD_WRITE_1H], f->output, f->reasoning, ctxp_fold_billed(f), f->cost_nano, f->cost_input_nano,
-                                    f->unpriced_input + f->unpriced_output, 0 /* sizes by estimate leave nothing unexplained */};
+  const uint64_t values[FIGURES] = {f->requests, f->unreported, f->tokens[CTXP_FOLD_UNCACHED], f->tokens[CTXP_FOLD_READ],
+      f->tokens[CTXP_FOLD_WRITE_5M], f->tokens[CTXP_FOLD_WRITE_1H], f->output, f->reasoning, ctxp_fold_billed(f), f->cost_nano,
+      f->cost_input_nano, f->unpriced_input + f->unpriced_output, 0 /* sizes by estimate leave nothing unexplained */};
   for (size_t i = 0; i < FIGURES; i++) pair_u64(out, shown_figures[i], values[i]);
 }
 
@@ -113,12 +123,18 @@ static void pack_window(struct ctxp_buf *out, const struct ctxp_fold_window *w) 
 static void pack_row(struct ctxp_buf *out, const struct ctxp_fold_rows *rows, unsigned grain, const struct ctxp_fold_row *r) {
   const struct ctxp_fold_where nowhere = {{"", 0}, {"", 0}, {"", 0}}, *at = r->window ? &rows->windows.at[r->window - 1] : &nowhere;
   int band = grain == CTXP_FOLD_BY_MESSAGE ? r->message_band : r->band;
-  struct ctxp_str band_name = band >= 0 && band < CTXP_BAND_COUNT ? ctxp_str(ctxp_band_name((enum ctxp_band)band)) : (struct ctxp_str){"", 0};
+  struct ctxp_str band_name =
+      band >= 0 && band < CTXP_BAND_COUNT ? ctxp_str(ctxp_band_name((enum ctxp_band)band)) : (struct ctxp_str){"", 0};
   static const unsigned heads[] = {1, 3, 3, 6};
   ctxp_pack_map(out, heads[grain] + 9);
   if (grain == CTXP_FOLD_BY_VIEW)
-    pair_str(out, "kind", r->kind == CTXP_FOLD_UNATTRIBUTED ? CTXP_STR("unattributed") : r->kind >= 0 ? ctxp_str(ctxp_names_label_kind.wire[r->kind]) : CTXP_STR(""));
-  pair_str(out, grain == CTXP_FOLD_BY_BAND ? "band" : grain == CTXP_FOLD_BY_TOOL ? "tool" : "label", r->label);
+    pair_str(out, "kind",
+        r->kind == CTXP_FOLD_UNATTRIBUTED ? CTXP_STR("unattributed") :
+            r->kind >= 0                  ? ctxp_str(ctxp_names_label_kind.wire[r->kind]) :
+                                            CTXP_STR(""));
+  pair_str(out, grain == CTXP_FOLD_BY_BAND ? "band" : grain == CTXP_FOLD_BY_TOOL ? "tool" :
+                                                                                   "label",
+      r->label);
   if (grain == CTXP_FOLD_BY_VIEW || grain == CTXP_FOLD_BY_MESSAGE) pair_str(out, "band", band_name);
   if (grain == CTXP_FOLD_BY_MESSAGE) {
     pair_str(out, "tool", r->tool);
@@ -216,7 +232,8 @@ static int visit_session(void *data, struct ctxp_stage *stage, struct ctxp_fold_
   return r;
 }
 
-static int spend(struct ctxp_stage *stage, struct ctxp_raw query, const struct ctxp_fold_filter *filter, struct ctxp_buf *reply, struct ctxp_error *err) {
+static int spend(struct ctxp_stage *stage, struct ctxp_raw query, const struct ctxp_fold_filter *filter, struct ctxp_buf *reply,
+    struct ctxp_error *err) {
   struct ctxp_str by = ctxp_map_str(query, "by");
   uint64_t top = ctxp_map_u64(query, "top", 0);
   const struct ctxp_prices *prices = ctxp_stage_prices(stage);
@@ -231,7 +248,9 @@ static int spend(struct ctxp_stage *stage, struct ctxp_raw query, const struct c
   if (r == 0) r = ctxp_buf_error(reply);
   ctxp_fold_rows_deinit(&rep.rows);
   ctxp_buf_deinit(&rep.sessions);
-  return r < 0 ? ctxp_error_set(err, r, "the bill could not be put together: %s", r == -ENOMEM ? "out of memory" : "a record of the fold's state is damaged") : 0;
+  return r < 0 ? ctxp_error_set(err, r, "the bill could not be put together: %s",
+                     r == -ENOMEM ? "out of memory" : "a record of the fold's state is damaged") :
+                 0;
 }
 
 int ctxp_fold_query(struct ctxp_stage *stage, struct ctxp_raw query, struct ctxp_buf *reply, struct ctxp_error *err) {

@@ -34,7 +34,8 @@ static struct ctxp_fold_row key_of(struct ctxp_str label, int kind, int band) {
 }
 
 /* The row with that key, made if it is not there. NULL: out of memory, sticks. Good until the next call. */
-static struct ctxp_fold_row *row_of(struct ctxp_fold_rows *rows, enum ctxp_fold_grain grain, const struct ctxp_fold_row *key, uint32_t *ret_number) {
+static struct ctxp_fold_row *row_of(
+    struct ctxp_fold_rows *rows, enum ctxp_fold_grain grain, const struct ctxp_fold_row *key, uint32_t *ret_number) {
   struct ctxp_fold_table *t = &rows->grains[grain];
   if (!index_grow(t) || !ctxp_fold_grow(t, sizeof(*t->at))) return rows->failed = true, NULL;
   uint32_t at = (uint32_t)row_hash(key) & t->index.mask;
@@ -55,20 +56,28 @@ static struct ctxp_fold_row *row_of(struct ctxp_fold_rows *rows, enum ctxp_fold_
 }
 
 /* ---- what an item is ---- */
-static const struct ctxp_fold_call *call_of(const struct ctxp_fold_window *w, const struct ctxp_fold_message *m) { return ctxp_fold_window_call(w, m->answers); }
+static const struct ctxp_fold_call *call_of(const struct ctxp_fold_window *w, const struct ctxp_fold_message *m) {
+  return ctxp_fold_window_call(w, m->answers);
+}
 
 static struct ctxp_str tool_of(const struct ctxp_fold_window *w, const struct ctxp_fold_message *m) {
   const struct ctxp_fold_call *call = m->tool.len || m->role == CTXP_ROLE_assistant ? NULL : call_of(w, m);
-  return m->role == CTXP_ROLE_assistant ? (struct ctxp_str){"", 0} : call ? call->name : m->tool;
+  return m->role == CTXP_ROLE_assistant ? (struct ctxp_str){"", 0} : call ? call->name :
+                                                                            m->tool;
 }
 
 /* false: the band has no views */
-static bool view_of(const struct ctxp_fold_window *w, const struct ctxp_fold_message *m, uint8_t band, struct ctxp_fold_row *key, struct ctxp_buf *path) {
-  int kind = band == CTXP_BAND_file_view ? CTXP_LABEL_file : band == CTXP_BAND_text_view ? CTXP_LABEL_text : band == CTXP_BAND_search_results ? CTXP_LABEL_search : CTXP_LABEL_docs;
+static bool view_of(
+    const struct ctxp_fold_window *w, const struct ctxp_fold_message *m, uint8_t band, struct ctxp_fold_row *key, struct ctxp_buf *path) {
+  int kind = band == CTXP_BAND_file_view ? CTXP_LABEL_file :
+      band == CTXP_BAND_text_view        ? CTXP_LABEL_text :
+      band == CTXP_BAND_search_results   ? CTXP_LABEL_search :
+                                           CTXP_LABEL_docs;
   if (kind == CTXP_LABEL_docs && band != CTXP_BAND_docs_view) return false;
   if (m->label_kind != CTXP_LABEL_COUNT) kind = m->label_kind;
   const struct ctxp_fold_call *call = m->label.len ? NULL : call_of(w, m);
-  struct ctxp_str label = m->label.len ? m->label : call ? call->path : (struct ctxp_str){"", 0};
+  struct ctxp_str label = m->label.len ? m->label : call ? call->path :
+                                                           (struct ctxp_str){"", 0};
   *key = key_of(label, kind, band);
   if (band == CTXP_BAND_docs_view && m->label.len == 0) {
     key->hidden = true; /* documentation is a view only under its name */
@@ -103,7 +112,8 @@ static uint32_t counted_before(const struct ctxp_fold_window *w, uint32_t reques
   return q->number - (q->flags & CTXP_FOLD_COUNTED ? 1 : 0);
 }
 
-static void span(const struct ctxp_fold_window *w, const struct ctxp_fold_rows *rows, const struct ctxp_fold_residency *r, uint64_t *ret_from, uint64_t *ret_to) {
+static void span(const struct ctxp_fold_window *w, const struct ctxp_fold_rows *rows, const struct ctxp_fold_residency *r,
+    uint64_t *ret_from, uint64_t *ret_to) {
   *ret_from = rows->base + counted_before(w, r->from);
   *ret_to = rows->base + (r->to == CTXP_FOLD_OPEN ? w->counted : counted_before(w, r->to));
 }
@@ -114,7 +124,8 @@ static uint32_t item_at(const struct ctxp_fold_items *items, uint32_t message, u
   return link;
 }
 
-static void see_items(const struct ctxp_fold_window *w, const struct ctxp_fold_rows *rows, const struct ctxp_fold_items *items, struct seen *seen) {
+static void see_items(
+    const struct ctxp_fold_window *w, const struct ctxp_fold_rows *rows, const struct ctxp_fold_items *items, struct seen *seen) {
   for (uint32_t i = 0; i < w->residencies.count; i++) {
     const struct ctxp_fold_residency *r = &w->residencies.at[i];
     uint32_t item = item_at(items, r->message, (uint8_t)ctxp_fold_band(w, r));
@@ -124,7 +135,8 @@ static void see_items(const struct ctxp_fold_window *w, const struct ctxp_fold_r
   }
 }
 
-static int cover_rows(const struct ctxp_fold_window *w, struct ctxp_fold_rows *rows, const struct ctxp_fold_items *items, const struct seen *seen) {
+static int cover_rows(
+    const struct ctxp_fold_window *w, struct ctxp_fold_rows *rows, const struct ctxp_fold_items *items, const struct seen *seen) {
   for (uint32_t i = 0; i < w->residencies.count; i++) {
     const struct ctxp_fold_residency *r = &w->residencies.at[i];
     uint32_t item = item_at(items, r->message, (uint8_t)ctxp_fold_band(w, r));
@@ -144,8 +156,8 @@ static int cover_rows(const struct ctxp_fold_window *w, struct ctxp_fold_rows *r
 }
 
 /* ---- one item into its rows ---- */
-static struct ctxp_fold_row *add_item(struct ctxp_fold_rows *rows, enum ctxp_fold_grain grain, const struct ctxp_fold_row *key, const struct ctxp_fold_item *item,
-                                      const struct ctxp_fold_message *m, struct seen *seen) {
+static struct ctxp_fold_row *add_item(struct ctxp_fold_rows *rows, enum ctxp_fold_grain grain, const struct ctxp_fold_row *key,
+    const struct ctxp_fold_item *item, const struct ctxp_fold_message *m, struct seen *seen) {
   uint32_t number;
   struct ctxp_fold_row *r = row_of(rows, grain, key, &number);
   if (!r) return NULL;
@@ -160,7 +172,8 @@ static struct ctxp_fold_row *add_item(struct ctxp_fold_rows *rows, enum ctxp_fol
   return r;
 }
 
-static void add_arguments(struct ctxp_fold_rows *rows, const struct ctxp_fold_window *w, const struct ctxp_fold_message *m, const struct ctxp_fold_item *item) {
+static void add_arguments(
+    struct ctxp_fold_rows *rows, const struct ctxp_fold_window *w, const struct ctxp_fold_message *m, const struct ctxp_fold_item *item) {
   for (uint32_t i = 0; m->role == CTXP_ROLE_assistant && m->tokens && i < m->calls; i++) {
     const struct ctxp_fold_call *call = &w->calls.at[m->first_call + i];
     struct ctxp_fold_row key = key_of(call->name, CTXP_FOLD_NO_KIND, CTXP_BAND_COUNT);
@@ -171,7 +184,8 @@ static void add_arguments(struct ctxp_fold_rows *rows, const struct ctxp_fold_wi
   }
 }
 
-static void add_message_row(struct ctxp_fold_rows *rows, const struct ctxp_fold_window *w, const struct ctxp_fold_message *m, const struct ctxp_fold_item *item, struct seen *seen) {
+static void add_message_row(struct ctxp_fold_rows *rows, const struct ctxp_fold_window *w, const struct ctxp_fold_message *m,
+    const struct ctxp_fold_item *item, struct seen *seen) {
   struct ctxp_fold_row key = key_of(m->defined ? m->id : CTXP_STR("undefined"), CTXP_FOLD_NO_KIND, CTXP_BAND_COUNT);
   key.window = m->defined ? rows->windows.count : 0;
   struct ctxp_fold_row *r = add_item(rows, CTXP_FOLD_BY_MESSAGE, &key, item, m, seen);
@@ -180,7 +194,8 @@ static void add_message_row(struct ctxp_fold_rows *rows, const struct ctxp_fold_
   if (!r->tool.len) r->tool = ctxp_fold_arena_str(&rows->arena, tool_of(w, m), &rows->failed);
 }
 
-static void add_one(struct ctxp_fold_rows *rows, const struct ctxp_fold_window *w, const struct ctxp_fold_item *item, struct seen *seen, struct ctxp_buf *path) {
+static void add_one(struct ctxp_fold_rows *rows, const struct ctxp_fold_window *w, const struct ctxp_fold_item *item, struct seen *seen,
+    struct ctxp_buf *path) {
   const struct ctxp_fold_message *m = &w->messages.at[item->message];
   struct ctxp_fold_row key = key_of(ctxp_str(ctxp_band_name((enum ctxp_band)item->band)), CTXP_FOLD_NO_KIND, item->band);
   add_item(rows, CTXP_FOLD_BY_BAND, &key, item, m, seen);
@@ -253,7 +268,8 @@ int ctxp_fold_rows_bands(struct ctxp_fold_rows *rows, struct ctxp_fold_window *w
   const struct ctxp_fold_band_sum *bands = ctxp_fold_spend_bands(w->spend);
   for (int b = 0; b < CTXP_BAND_COUNT; b++) {
     if (bands[b].turns == 0) continue;
-    struct ctxp_fold_row key = key_of(ctxp_str(ctxp_band_name((enum ctxp_band)b)), CTXP_FOLD_NO_KIND, b), *row = row_of(rows, CTXP_FOLD_BY_BAND, &key, &number);
+    struct ctxp_fold_row key = key_of(ctxp_str(ctxp_band_name((enum ctxp_band)b)), CTXP_FOLD_NO_KIND, b),
+                         *row = row_of(rows, CTXP_FOLD_BY_BAND, &key, &number);
     if (!row) return -ENOMEM;
     row->sum = bands[b].sum;
     row->own = bands[b].own;

@@ -3,27 +3,32 @@
 #pragma once
 #include "fold/spend.h"
 
-enum ctxp_fold_grain { CTXP_FOLD_BY_BAND, CTXP_FOLD_BY_VIEW, CTXP_FOLD_BY_TOOL, CTXP_FOLD_BY_MESSAGE, CTXP_FOLD_GRAINS };
-enum { CTXP_FOLD_NO_KIND = -1, CTXP_FOLD_UNATTRIBUTED = CTXP_LABEL_COUNT }; /* kind of a row, beside label kinds */
+enum ctxp_fold_grain { CTXP_FOLD_BY_BAND,
+  CTXP_FOLD_BY_VIEW,
+  CTXP_FOLD_BY_TOOL,
+  CTXP_FOLD_BY_MESSAGE,
+  CTXP_FOLD_GRAINS };
+enum { CTXP_FOLD_NO_KIND = -1,
+  CTXP_FOLD_UNATTRIBUTED = CTXP_LABEL_COUNT }; /* kind of a row, beside label kinds */
 
 struct ctxp_fold_row {
-  struct ctxp_str key;   /* what tells rows apart: the label, of a file its normal path */
+  struct ctxp_str key; /* what tells rows apart: the label, of a file its normal path */
   struct ctxp_str label; /* as it was first said: id, band, label of the view, tool; `others`, `undefined`, `unattributed` */
-  struct ctxp_str tool;  /* of a message: what produced it */
-  uint32_t window;       /* of a message: its number in `windows`, + 1 */
-  int message_band;      /* of a message: the band that it was in last */
-  int kind;              /* of a view */
-  int band;              /* CTXP_BAND_COUNT: none */
+  struct ctxp_str tool; /* of a message: what produced it */
+  uint32_t window; /* of a message: its number in `windows`, + 1 */
+  int message_band; /* of a message: the band that it was in last */
+  int kind; /* of a view */
+  int band; /* CTXP_BAND_COUNT: none */
   uint64_t own, messages, turns;
-  uint32_t first, last;  /* requests, numbered from 1 in their window */
+  uint32_t first, last; /* requests, numbered from 1 in their window */
   bool priced, folded, hidden; /* hidden: counts in its band, but is no view (documentation without a label) */
   struct ctxp_fold_sum sum;
-  ctxp_u128 as_views, arguments;   /* parts of a tool's row; arguments stand beside it */
+  ctxp_u128 as_views, arguments; /* parts of a tool's row; arguments stand beside it */
   /* filled in at the end: */
   uint64_t billed, cost_nano, tiered_nano, views_billed, arguments_billed;
   /* while it is built */
-  uint64_t covered;      /* end of the last residency, over all windows */
-  uint64_t mark;         /* the last message that counted its own size */
+  uint64_t covered; /* end of the last residency, over all windows */
+  uint64_t mark; /* the last message that counted its own size */
 };
 struct ctxp_fold_table {
   struct ctxp_fold_row *at;
@@ -36,14 +41,14 @@ struct ctxp_fold_where {
 struct ctxp_fold_rows {
   struct ctxp_fold_table grains[CTXP_FOLD_GRAINS];
   struct ctxp_fold_arena arena;
-  unsigned wanted;  /* bits of grains; bands and views go together */
-  bool failed;      /* out of memory */
-  CTXP_FOLD_ARRAY(struct ctxp_fold_where) windows;
-  uint64_t base;    /* requests of the windows before */
+  unsigned wanted; /* bits of grains; bands and views go together */
+  bool failed; /* out of memory */
+  CTXP_FOLD_ARRAY(struct ctxp_fold_where, windows);
+  uint64_t base; /* requests of the windows before */
   uint64_t marks;
   struct ctxp_fold_figures figures;
   struct ctxp_fold_bust_sum busts[CTXP_FOLD_BUSTS];
-  CTXP_FOLD_ARRAY(struct ctxp_fold_span) spans; /* residencies by row, kept only where rows will be folded */
+  CTXP_FOLD_ARRAY(struct ctxp_fold_span, spans); /* residencies by row, kept only where rows will be folded */
   bool keep_spans;
 };
 struct ctxp_fold_span {

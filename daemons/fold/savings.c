@@ -9,7 +9,7 @@ static bool passes(const struct ctxp_fold_filter *f, const struct ctxp_fold_sess
 }
 
 int ctxp_fold_each_session(struct ctxp_stage *stage, const struct ctxp_fold_filter *filter,
-                           int (*visit)(void *data, struct ctxp_stage *stage, struct ctxp_fold_session *session), void *data) {
+    int (*visit)(void *data, struct ctxp_stage *stage, struct ctxp_fold_session *session), void *data) {
   uint64_t count;
   int r = ctxp_fold_session_count(stage, &count);
   for (uint64_t n = 1; r == 0 && n <= count; n++) {
@@ -24,7 +24,8 @@ int ctxp_fold_each_session(struct ctxp_stage *stage, const struct ctxp_fold_filt
   return r;
 }
 
-int ctxp_fold_each_window(struct ctxp_stage *stage, struct ctxp_fold_session *s, int (*visit)(void *data, struct ctxp_fold_window *window), void *data) {
+int ctxp_fold_each_window(
+    struct ctxp_stage *stage, struct ctxp_fold_session *s, int (*visit)(void *data, struct ctxp_fold_window *window), void *data) {
   struct ctxp_fold *f = ctxp_stage_state(stage);
   int r = 0;
   for (uint32_t i = 0; r == 0 && i < s->windows.count; i++) {
@@ -63,7 +64,10 @@ void ctxp_fold_add_potential(struct ctxp_fold_potential *sum, const struct ctxp_
 }
 
 /* the order in which people read them */
-static const struct { const char *name; unsigned mechanism; } shown[CTXP_FOLD_MECHANISMS] = {
+static const struct {
+  const char *name;
+  unsigned mechanism;
+} shown[CTXP_FOLD_MECHANISMS] = {
     {"bash", CTXP_FOLD_BASH}, {"amnesia", CTXP_FOLD_AMNESIA}, {"lazy", CTXP_FOLD_LAZY}, {"write", CTXP_FOLD_WRITE}};
 
 static void pair_u64(struct ctxp_buf *out, const char *key, uint64_t value) {
@@ -166,7 +170,12 @@ static int look(void *data, struct ctxp_fold_window *w) {
 static int visit(void *data, struct ctxp_stage *stage, struct ctxp_fold_session *s) {
   struct stats *st = data;
   struct ctxp_fold_potential seen = {{0}, {0}};
-  struct sums one = {.turns = s->turns, .aux = s->aux, .regret = s->regret, .carried = s->carried, .carried_cost_nano = s->carried_cost_nano, .carried_priced = s->carried_priced};
+  struct sums one = {.turns = s->turns,
+      .aux = s->aux,
+      .regret = s->regret,
+      .carried = s->carried,
+      .carried_cost_nano = s->carried_cost_nano,
+      .carried_priced = s->carried_priced};
   int r = ctxp_fold_each_window(stage, s, look, &seen);
   if (r < 0) return r;
   memcpy(one.saved, s->saved, sizeof(one.saved));
@@ -202,5 +211,7 @@ int ctxp_fold_stats(struct ctxp_stage *stage, const struct ctxp_fold_filter *fil
   pack_sums(reply, &st.all, NULL);
   ctxp_buf_deinit(&st.sessions);
   if (r == 0) r = ctxp_buf_error(reply);
-  return r < 0 ? ctxp_error_set(err, r, "the savings could not be put together: %s", r == -ENOMEM ? "out of memory" : "a record of the fold's state is damaged") : 0;
+  return r < 0 ? ctxp_error_set(err, r, "the savings could not be put together: %s",
+                     r == -ENOMEM ? "out of memory" : "a record of the fold's state is damaged") :
+                 0;
 }

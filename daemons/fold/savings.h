@@ -9,9 +9,9 @@ struct ctxp_fold_filter { /* empty: all */
 };
 /* Visits the sessions that pass, in order of appearance; what was loaded for it is unloaded again. */
 int ctxp_fold_each_session(struct ctxp_stage *stage, const struct ctxp_fold_filter *filter,
-                           int (*visit)(void *data, struct ctxp_stage *stage, struct ctxp_fold_session *session), void *data) __attribute__((warn_unused_result));
-int ctxp_fold_each_window(struct ctxp_stage *stage, struct ctxp_fold_session *session, int (*visit)(void *data, struct ctxp_fold_window *window), void *data)
-    __attribute__((warn_unused_result));
+    int (*visit)(void *data, struct ctxp_stage *stage, struct ctxp_fold_session *session), void *data) __attribute__((warn_unused_result));
+int ctxp_fold_each_window(struct ctxp_stage *stage, struct ctxp_fold_session *session,
+    int (*visit)(void *data, struct ctxp_fold_window *window), void *data) __attribute__((warn_unused_result));
 
 struct ctxp_fold_potential { /* by mechanism */
   uint64_t saved[CTXP_FOLD_MECHANISMS], of[CTXP_FOLD_MECHANISMS];
@@ -21,4 +21,5 @@ void ctxp_fold_look(const struct ctxp_fold_window *w, struct ctxp_fold_potential
 /* Adds a session's potential savings; seen: of its windows. */
 void ctxp_fold_add_potential(struct ctxp_fold_potential *sum, const struct ctxp_fold_session *s, const struct ctxp_fold_potential *seen);
 void ctxp_fold_pack_potential(struct ctxp_buf *out, const struct ctxp_fold_potential *p);
-int ctxp_fold_stats(struct ctxp_stage *stage, const struct ctxp_fold_filter *filter, struct ctxp_buf *reply, struct ctxp_error *err) __attribute__((warn_unused_result));
+int ctxp_fold_stats(struct ctxp_stage *stage, const struct ctxp_fold_filter *filter, struct ctxp_buf *reply, struct ctxp_error *err)
+    __attribute__((warn_unused_result));

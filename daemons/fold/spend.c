@@ -3,27 +3,32 @@
 #include "fold/spend.h"
 
 struct place {
-  struct { ctxp_u128 k, kc; } entered; /* running sums when it came in */
-  ctxp_u128 noted;   /* tiered money of this place and all below, not handed down yet; wraps */
-  uint64_t cum;      /* estimates up to and with this place */
+  struct {
+    ctxp_u128 k, kc;
+  } entered; /* running sums when it came in */
+  ctxp_u128 noted; /* tiered money of this place and all below, not handed down yet; wraps */
+  uint64_t cum; /* estimates up to and with this place */
   uint32_t item, size, sized; /* sized: newest place up to this one with a size, + 1 */
-  uint32_t priced;   /* priced requests when it came in */
+  uint32_t priced; /* priced requests when it came in */
 };
 struct band_stack { /* of the places of one band: number and sum of sizes up to it */
-  struct { uint32_t place; uint64_t cum; } *at;
+  struct {
+    uint32_t place;
+    uint64_t cum;
+  } * at;
   uint32_t count, cap, dirty;
 };
 struct ctxp_fold_spend {
   uint32_t done, priced;
   ctxp_u128 k, kc;
-  CTXP_FOLD_ARRAY(struct place) places;
-  CTXP_FOLD_ARRAY(struct ctxp_fold_item) items;
+  CTXP_FOLD_ARRAY(struct place, places);
+  CTXP_FOLD_ARRAY(struct ctxp_fold_item, items);
   uint32_t *first_item, first_cap; /* of a message, + 1 */
   struct band_stack stacks[CTXP_BAND_COUNT];
   struct ctxp_fold_band_sum bands[CTXP_BAND_COUNT + 1];
   struct ctxp_fold_figures figures;
   struct ctxp_fold_bust_sum busts[CTXP_FOLD_BUSTS];
-  uint32_t fresh;  /* places from here on came since the last counted request */
+  uint32_t fresh; /* places from here on came since the last counted request */
   uint32_t before; /* the last counted and reported request, + 1 */
 };
 
@@ -78,9 +83,17 @@ static int enter(struct ctxp_fold_spend *s, const struct ctxp_fold_window *w, co
   uint8_t band = (uint8_t)ctxp_fold_band(w, r);
   uint32_t size = w->messages.at[r->message].tokens, number = s->places.count, item;
   struct band_stack *stack = &s->stacks[band];
-  if (!item_of(s, w, r->message, band, &item) || !ctxp_fold_grow(&s->places, sizeof(*s->places.at)) || !ctxp_fold_grow(stack, sizeof(*stack->at))) return -ENOMEM;
-  s->places.at[number] = (struct place){.entered = {s->k, s->kc}, .cum = cum_before(s, number) + size, .item = item, .size = size, .priced = s->priced,
-                                        .sized = size ? number + 1 : number ? s->places.at[number - 1].sized : 0};
+  if (!item_of(s, w, r->message, band, &item) || !ctxp_fold_grow(&s->places, sizeof(*s->places.at)) ||
+      !ctxp_fold_grow(stack, sizeof(*stack->at)))
+    return -ENOMEM;
+  s->places.at[number] = (struct place){.entered = {s->k, s->kc},
+      .cum = cum_before(s, number) + size,
+      .item = item,
+      .size = size,
+      .priced = s->priced,
+      .sized = size ? number + 1 :
+          number    ? s->places.at[number - 1].sized :
+                      0};
   s->places.count++;
   stack->at[stack->count].cum = (stack->count ? stack->at[stack->count - 1].cum : 0) + size;
   stack->at[stack->count++].place = number;
@@ -157,13 +170,15 @@ static ctxp_u128 pay_class(struct ctxp_fold_spend *s, const struct stretch *t) {
   return paid;
 }
 
-static void bill_tiered(struct ctxp_fold_spend *s, const struct ctxp_fold_request *q, uint64_t input, uint64_t estimate, ctxp_u128 money, uint32_t newest) {
+static void bill_tiered(
+    struct ctxp_fold_spend *s, const struct ctxp_fold_request *q, uint64_t input, uint64_t estimate, ctxp_u128 money, uint32_t newest) {
   ctxp_u128 paid = 0;
   uint64_t sent = 0;
   if (input == 0) paid = pay_stretch(s, 0, s->places.count, money / estimate); /* money without tokens has no order */
   for (unsigned c = 0; c < CTXP_FOLD_CLASSES; c++) {
     if (q->tokens[c] == 0) continue;
-    struct stretch t = {(ctxp_u128)sent * estimate, ((ctxp_u128)sent + q->tokens[c]) * estimate, (ctxp_u128)q->parts[c] << (32 - CTXP_FOLD_PART), q->tokens[c], input, estimate};
+    struct stretch t = {(ctxp_u128)sent * estimate, ((ctxp_u128)sent + q->tokens[c]) * estimate,
+        (ctxp_u128)q->parts[c] << (32 - CTXP_FOLD_PART), q->tokens[c], input, estimate};
     paid += pay_class(s, &t);
     sent += q->tokens[c];
   }
@@ -199,7 +214,8 @@ static void see(struct ctxp_fold_spend *s, const struct ctxp_fold_window *w, uin
 
 static void bill(struct ctxp_fold_spend *s, const struct ctxp_fold_window *w, const struct ctxp_fold_request *q) {
   uint64_t input = ctxp_fold_request_input(q), estimate = cum_before(s, s->places.count);
-  ctxp_u128 tokens = input * CTXP_FOLD_TOKEN, money = ((ctxp_u128)q->parts[0] + q->parts[1] + q->parts[2] + q->parts[3]) << (32 - CTXP_FOLD_PART);
+  ctxp_u128 tokens = input * CTXP_FOLD_TOKEN,
+            money = ((ctxp_u128)q->parts[0] + q->parts[1] + q->parts[2] + q->parts[3]) << (32 - CTXP_FOLD_PART);
   uint32_t priced = q->flags & CTXP_FOLD_PRICED ? 1 : 0;
   s->priced += priced;
   see(s, w, q->number, priced);
@@ -241,7 +257,8 @@ void ctxp_fold_figures_add(struct ctxp_fold_figures *sum, const struct ctxp_fold
 
 static void count(struct ctxp_fold_figures *sum, const struct ctxp_fold_request *q) {
   bool in = q->flags & CTXP_FOLD_PRICED, out = q->flags & CTXP_FOLD_PRICED_OUT, reported = q->flags & CTXP_FOLD_REPORTED;
-  struct ctxp_fold_figures one = {.requests = 1, .unreported = !reported, .output = q->output, .reasoning = q->reasoning, .first_ms = q->ts_ms, .last_ms = q->ts_ms};
+  struct ctxp_fold_figures one = {
+      .requests = 1, .unreported = !reported, .output = q->output, .reasoning = q->reasoning, .first_ms = q->ts_ms, .last_ms = q->ts_ms};
   memcpy(one.tokens, q->tokens, sizeof(one.tokens));
   one.cost_input_nano = ctxp_fold_request_cost_nano(q);
   one.cost_nano = one.cost_input_nano + q->cost_output_nano;

@@ -15,17 +15,27 @@ struct ctxp_fold_figures { /* of the counted requests */
   uint64_t cost_nano, cost_input_nano, unpriced_input, unpriced_output, estimated;
   uint64_t first_ms, last_ms;
 };
-static inline uint64_t ctxp_fold_billed(const struct ctxp_fold_figures *f) { return f->tokens[0] + f->tokens[1] + f->tokens[2] + f->tokens[3]; }
+static inline uint64_t ctxp_fold_billed(const struct ctxp_fold_figures *f) {
+  return f->tokens[0] + f->tokens[1] + f->tokens[2] + f->tokens[3];
+}
 void ctxp_fold_figures_add(struct ctxp_fold_figures *sum, const struct ctxp_fold_figures *more);
 
 struct ctxp_fold_item { /* a message in a band */
   struct ctxp_fold_sum sum;
-  uint32_t message, next;        /* next item of the same message, + 1 */
-  uint32_t priced;               /* priced requests that had it */
+  uint32_t message, next; /* next item of the same message, + 1 */
+  uint32_t priced; /* priced requests that had it */
   uint8_t band;
-  bool seen;                     /* a counted request had it */
+  bool seen; /* a counted request had it */
 };
-enum ctxp_fold_bust { CTXP_FOLD_BUST_COMPACTION, CTXP_FOLD_BUST_MODEL, CTXP_FOLD_BUST_TOOLS, CTXP_FOLD_BUST_REMOVAL, CTXP_FOLD_BUST_IDLE, CTXP_FOLD_BUST_UNKNOWN, CTXP_FOLD_BUSTS };
+enum ctxp_fold_bust {
+  CTXP_FOLD_BUST_COMPACTION,
+  CTXP_FOLD_BUST_MODEL,
+  CTXP_FOLD_BUST_TOOLS,
+  CTXP_FOLD_BUST_REMOVAL,
+  CTXP_FOLD_BUST_IDLE,
+  CTXP_FOLD_BUST_UNKNOWN,
+  CTXP_FOLD_BUSTS
+};
 extern const char *const ctxp_fold_bust_names[CTXP_FOLD_BUSTS];
 struct ctxp_fold_bust_sum {
   uint64_t count, tokens, cost_nano;
@@ -49,7 +59,7 @@ struct ctxp_fold_items {
   const struct ctxp_fold_item *at;
   uint32_t count;
   const uint32_t *first; /* of a message its first item, + 1; 0: it was in no request */
-  uint32_t messages;     /* entries of first; later messages were in no request */
+  uint32_t messages; /* entries of first; later messages were in no request */
 };
 /* Brings the items up to date. Borrowed until the next run. */
 struct ctxp_fold_items ctxp_fold_spend_items(struct ctxp_fold_spend *spend);

@@ -23,7 +23,7 @@ static struct key hash_key(char letter, struct ctxp_hash128 h) {
 
 static struct key piece_key(struct ctxp_hash128 window, enum ctxp_fold_list list, uint32_t piece) {
   struct key k = hash_key('W', window);
-  k.bytes[k.len++] = (uint8_t)"mcqr"[list];
+  k.bytes[k.len++] = (uint8_t) "mcqr"[list];
   add_u64(&k, piece, 4);
   return k;
 }
@@ -102,7 +102,8 @@ static int load_session(struct ctxp_stage *stage, struct ctxp_hash128 key, struc
   return 0;
 }
 
-static int make_session(struct ctxp_stage *stage, struct ctxp_hash128 key, struct ctxp_str agent, struct ctxp_str session, struct ctxp_fold_session **ret) {
+static int make_session(
+    struct ctxp_stage *stage, struct ctxp_hash128 key, struct ctxp_str agent, struct ctxp_str session, struct ctxp_fold_session **ret) {
   struct ctxp_fold *f = ctxp_stage_state(stage);
   struct ctxp_fold_session *s = calloc(1, sizeof(*s));
   bool failed = false;
@@ -123,7 +124,8 @@ static int make_session(struct ctxp_stage *stage, struct ctxp_hash128 key, struc
   return 0;
 }
 
-int ctxp_fold_session_get(struct ctxp_stage *stage, struct ctxp_str agent, struct ctxp_str session, bool create, struct ctxp_fold_session **ret) {
+int ctxp_fold_session_get(
+    struct ctxp_stage *stage, struct ctxp_str agent, struct ctxp_str session, bool create, struct ctxp_fold_session **ret) {
   bool failed = false;
   struct ctxp_hash128 key = hash_of((const struct ctxp_str[]){agent, session}, 2, &failed);
   int r = failed ? -ENOMEM : load_session(stage, key, ret);
@@ -198,7 +200,8 @@ int ctxp_fold_window_by_key(struct ctxp_stage *stage, struct ctxp_hash128 key, s
   return 0;
 }
 
-static int make_window(struct ctxp_stage *stage, struct ctxp_fold_session *s, struct ctxp_hash128 key, struct ctxp_str thread, struct ctxp_fold_window **ret) {
+static int make_window(
+    struct ctxp_stage *stage, struct ctxp_fold_session *s, struct ctxp_hash128 key, struct ctxp_str thread, struct ctxp_fold_window **ret) {
   struct ctxp_fold_window *w = calloc(1, sizeof(*w));
   bool failed = false;
   if (!w) return -ENOMEM;
@@ -229,7 +232,8 @@ int ctxp_fold_window_of(struct ctxp_stage *stage, const struct ctxp_event *ev, b
   struct ctxp_fold_window *w = f->last;
   struct ctxp_fold_session *s;
   *ret_known = true;
-  if (!w || !ctxp_str_eq(w->thread, ev->thread) || !ctxp_str_eq(w->session->session, ev->session) || !ctxp_str_eq(w->session->agent, ev->agent)) {
+  if (!w || !ctxp_str_eq(w->thread, ev->thread) || !ctxp_str_eq(w->session->session, ev->session) ||
+      !ctxp_str_eq(w->session->agent, ev->agent)) {
     int r = ctxp_fold_session_get(stage, ev->agent, ev->session, false, &s);
     *ret_known = s != NULL;
     if (r == 0 && !s) r = ctxp_fold_session_get(stage, ev->agent, ev->session, true, &s);
@@ -299,7 +303,8 @@ static int save_calls(struct ctxp_stage *stage) {
 }
 
 /* ---- save ---- */
-static int save_list(struct ctxp_stage *stage, const struct ctxp_fold_window *w, enum ctxp_fold_list list, uint32_t count, uint32_t *dirty) {
+static int save_list(
+    struct ctxp_stage *stage, const struct ctxp_fold_window *w, enum ctxp_fold_list list, uint32_t count, uint32_t *dirty) {
   uint32_t size = piece_sizes[list];
   ctxp_auto_buf value = {0};
   for (uint32_t piece = *dirty / size; *dirty < count && (uint64_t)piece * size < count; piece++) {
@@ -382,7 +387,8 @@ int ctxp_fold_save(struct ctxp_stage *stage) {
     else
       w->touched = false;
   }
-  HASH_ITER(hh, f->sessions, s, next_session) drop_session(f, s);
+  HASH_ITER(hh, f->sessions, s, next_session)
+  drop_session(f, s);
   return 0;
 }
 

@@ -10,30 +10,35 @@
 
 struct ctxp_fold_billed_call { /* a response that was counted, and where */
   struct ctxp_hash128 id, window;
-  uint64_t sum;     /* of the usage that was counted */
+  uint64_t sum; /* of the usage that was counted */
   uint32_t request; /* in its window's list */
   UT_hash_handle hh;
 };
 struct ctxp_fold {
   struct ctxp_fold_session *sessions; /* loaded ones */
   struct ctxp_fold_window *windows;
-  struct ctxp_fold_window *last;       /* the window of the event before, which is most often this one's too */
+  struct ctxp_fold_window *last; /* the window of the event before, which is most often this one's too */
   struct ctxp_fold_billed_call *calls; /* since the last save */
   uint64_t session_count, saved_count; /* all there ever were; what the store says */
-  bool opened;                         /* the count is read */
+  bool opened; /* the count is read */
 };
 
 /* The window of an event, made if it is not known, its session too; *ret_known: the session was known. -ENOMEM, -EBADMSG. */
-int ctxp_fold_window_of(struct ctxp_stage *stage, const struct ctxp_event *ev, bool *ret_known, struct ctxp_fold_window **ret) __attribute__((warn_unused_result));
+int ctxp_fold_window_of(struct ctxp_stage *stage, const struct ctxp_event *ev, bool *ret_known, struct ctxp_fold_window **ret)
+    __attribute__((warn_unused_result));
 /* *ret is NULL where there is none and `create` is not set. -ENOMEM, -EBADMSG: the store is damaged. */
-int ctxp_fold_session_get(struct ctxp_stage *stage, struct ctxp_str agent, struct ctxp_str session, bool create, struct ctxp_fold_session **ret) __attribute__((warn_unused_result));
-int ctxp_fold_window_by_key(struct ctxp_stage *stage, struct ctxp_hash128 key, struct ctxp_fold_window **ret) __attribute__((warn_unused_result));
+int ctxp_fold_session_get(struct ctxp_stage *stage, struct ctxp_str agent, struct ctxp_str session, bool create,
+    struct ctxp_fold_session **ret) __attribute__((warn_unused_result));
+int ctxp_fold_window_by_key(struct ctxp_stage *stage, struct ctxp_hash128 key, struct ctxp_fold_window **ret)
+    __attribute__((warn_unused_result));
 /* Session number 1 .. ctxp_fold_session_count. */
-int ctxp_fold_session_by_number(struct ctxp_stage *stage, uint64_t number, struct ctxp_fold_session **ret) __attribute__((warn_unused_result));
+int ctxp_fold_session_by_number(struct ctxp_stage *stage, uint64_t number, struct ctxp_fold_session **ret)
+    __attribute__((warn_unused_result));
 /* -EPROTO: the store has another format. */
 int ctxp_fold_session_count(struct ctxp_stage *stage, uint64_t *ret) __attribute__((warn_unused_result));
 /* 0, or 1: the call was never counted. */
-int ctxp_fold_call_get(struct ctxp_stage *stage, struct ctxp_hash128 id, struct ctxp_fold_billed_call *ret) __attribute__((warn_unused_result));
+int ctxp_fold_call_get(struct ctxp_stage *stage, struct ctxp_hash128 id, struct ctxp_fold_billed_call *ret)
+    __attribute__((warn_unused_result));
 int ctxp_fold_call_put(struct ctxp_stage *stage, const struct ctxp_fold_billed_call *call) __attribute__((warn_unused_result));
 /* Writes what changed, and unloads windows that have ended and, of many, those not touched since the last save. */
 int ctxp_fold_save(struct ctxp_stage *stage) __attribute__((warn_unused_result));

@@ -11,24 +11,25 @@
 struct ctxp_str ctxp_fold_arena_str(struct ctxp_fold_arena *arena, struct ctxp_str text, bool *failed) {
   if (text.len == 0) return (struct ctxp_str){"", 0};
   if (arena->size - arena->used < text.len) {
-    size_t size = sizeof(char *) + (text.len > BLOCK ? text.len : BLOCK);
-    char *block = malloc(size);
+    size_t size = text.len > BLOCK ? text.len : BLOCK;
+    struct ctxp_fold_block *block = malloc(sizeof(*block) + size);
     if (!block) {
       *failed = true;
       return (struct ctxp_str){0};
     }
-    memcpy(block, &arena->block, sizeof(char *));
-    *arena = (struct ctxp_fold_arena){block, sizeof(char *), size};
+    block->next = arena->block;
+    arena->block = block;
+    arena->used = 0;
+    arena->size = size;
   }
-  char *copy = memcpy(arena->block + arena->used, text.ptr, text.len);
+  char *copy = memcpy(arena->block->bytes + arena->used, text.ptr, text.len);
   arena->used += text.len;
   return (struct ctxp_str){copy, text.len};
 }
 
 void ctxp_fold_arena_deinit(struct ctxp_fold_arena *arena) {
   while (arena->block) {
-    char *next;
-    memcpy(&next, arena->block, sizeof(next));
+    struct ctxp_fold_block *next = arena->block->next;
     free(arena->block);
     arena->block = next;
   }
@@ -36,7 +37,10 @@ void ctxp_fold_arena_deinit(struct ctxp_fold_arena *arena) {
 }
 
 bool ctxp_fold_grow(void *array, size_t size) {
-  struct { void *at; uint32_t count, cap, dirty; } a; /* every CTXP_FOLD_ARRAY has this form */
+  struct {
+    void *at;
+    uint32_t count, cap, dirty;
+  } a; /* every CTXP_FOLD_ARRAY has this form */
   memcpy(&a, array, sizeof(a));
   if (a.count < a.cap) return true;
   uint32_t cap = a.cap ? a.cap * 2 : 8;
@@ -58,7 +62,8 @@ static uint32_t *free_slot(const struct ctxp_fold_index *index, uint64_t hash) {
 static uint64_t hash_of_message(const struct ctxp_fold_window *w, uint32_t i) { return w->messages.at[i].hash; }
 static uint64_t hash_of_call(const struct ctxp_fold_window *w, uint32_t i) { return w->calls.at[i].id.lo; }
 
-static bool index_add(struct ctxp_fold_index *index, const struct ctxp_fold_window *w, uint64_t (*hash_of)(const struct ctxp_fold_window *, uint32_t), uint32_t number) {
+static bool index_add(struct ctxp_fold_index *index, const struct ctxp_fold_window *w,
+    uint64_t (*hash_of)(const struct ctxp_fold_window *, uint32_t), uint32_t number) {
   if (!index->slots || (index->count + 1) * 4 > (uint64_t)index->mask * 3) {
     struct ctxp_fold_index grown = {.mask = index->slots ? index->mask * 2 + 1 : 15, .count = index->count};
     grown.slots = calloc((size_t)grown.mask + 1, sizeof(*grown.slots));
@@ -124,8 +129,11 @@ static uint32_t message_of(struct ctxp_fold_window *w, struct ctxp_str id) {
   if (number != CTXP_FOLD_OPEN) return number;
   if (!ctxp_fold_grow(&w->messages, sizeof(*w->messages.at))) return CTXP_FOLD_OPEN;
   number = w->messages.count;
-  w->messages.at[number] = (struct ctxp_fold_message){
-      .hash = hash, .id = ctxp_fold_arena_str(&w->arena, id, &failed), .used_from = CTXP_FOLD_OPEN, .band = CTXP_BAND_history, .label_kind = CTXP_LABEL_COUNT};
+  w->messages.at[number] = (struct ctxp_fold_message){.hash = hash,
+      .id = ctxp_fold_arena_str(&w->arena, id, &failed),
+      .used_from = CTXP_FOLD_OPEN,
+      .band = CTXP_BAND_history,
+      .label_kind = CTXP_LABEL_COUNT};
   if (failed) return CTXP_FOLD_OPEN;
   w->messages.count++;
   dirty_from(&w->messages.dirty, number);
@@ -153,9 +161,11 @@ static int add_calls(struct ctxp_fold_window *w, struct ctxp_fold_message *m, st
   while (ctxp_list_next(&list, &ctxp_shape_call, &call) > 0) {
     if (!ctxp_fold_grow(&w->calls, sizeof(*w->calls.at))) return -ENOMEM;
     uint32_t number = w->calls.count;
-    w->calls.at[number] = (struct ctxp_fold_call){
-        .id = ctxp_hash128(call.id.ptr, call.id.len), .name = ctxp_fold_arena_str(&w->arena, call.name, &failed),
-        .path = ctxp_fold_arena_str(&w->arena, call.path, &failed), .tokens = clamp_u32(call.tokens), .content_tokens = clamp_u32(call.contentTokens)};
+    w->calls.at[number] = (struct ctxp_fold_call){.id = ctxp_hash128(call.id.ptr, call.id.len),
+        .name = ctxp_fold_arena_str(&w->arena, call.name, &failed),
+        .path = ctxp_fold_arena_str(&w->arena, call.path, &failed),
+        .tokens = clamp_u32(call.tokens),
+        .content_tokens = clamp_u32(call.contentTokens)};
     if (failed) return -ENOMEM;
     w->calls.count++;
     m->calls++;
@@ -174,8 +184,8 @@ int ctxp_fold_window_define(struct ctxp_fold_window *w, struct ctxp_stage *stage
   uint64_t tokens = ctxp_fold_size(d);
   bool failed = false;
   if (tokens > CTXP_FOLD_MAX_SIZE) {
-    ctxp_stage_refuse(stage, "context_message '%.*s': tokens is %llu; a message has at most %llu", (int)d->id.len, d->id.ptr, (unsigned long long)tokens,
-                      (unsigned long long)CTXP_FOLD_MAX_SIZE);
+    ctxp_stage_refuse(stage, "context_message '%.*s': tokens is %llu; a message has at most %llu", (int)d->id.len, d->id.ptr,
+        (unsigned long long)tokens, (unsigned long long)CTXP_FOLD_MAX_SIZE);
     return 1;
   }
   uint32_t number = message_of(w, d->id);
@@ -249,13 +259,14 @@ static int form(struct ctxp_fold_window *w, struct ctxp_stage *stage, struct ctx
   return 0;
 }
 
-int ctxp_fold_window_request(struct ctxp_fold_window *w, struct ctxp_stage *stage, const struct ctxp_prompt *p, const struct ctxp_fold_request *figures, uint32_t *ret_request) {
+int ctxp_fold_window_request(struct ctxp_fold_window *w, struct ctxp_stage *stage, const struct ctxp_prompt *p,
+    const struct ctxp_fold_request *figures, uint32_t *ret_request) {
   bool whole = ctxp_has(p, prompt, request);
   uint64_t keep = whole ? 0 : p->keep;
   uint32_t first = w->residencies.count, before = w->live.count, kept;
   if (keep > w->live.count) {
-    ctxp_stage_refuse(stage, "prompt '%.*s': keep is %llu, but the request before it had %u messages; the %u that are known are kept", (int)p->callId.len, p->callId.ptr,
-                      (unsigned long long)keep, before, before);
+    ctxp_stage_refuse(stage, "prompt '%.*s': keep is %llu, but the request before it had %u messages; the %u that are known are kept",
+        (int)p->callId.len, p->callId.ptr, (unsigned long long)keep, before, before);
     keep = w->live.count;
   }
   if (!ctxp_fold_grow(&w->requests, sizeof(*w->requests.at))) return -ENOMEM;

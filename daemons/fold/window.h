@@ -9,14 +9,18 @@
 #include "base/str.h"
 #include "fold/fixed.h"
 
-#define CTXP_FOLD_OPEN UINT32_MAX     /* `to` of what is in the window */
-#define CTXP_FOLD_BY_DEFINITION 0xff  /* band of a residency whose reference names none */
+#define CTXP_FOLD_OPEN UINT32_MAX /* `to` of what is in the window */
+#define CTXP_FOLD_BY_DEFINITION 0xff /* band of a residency whose reference names none */
 
 struct ctxp_stage;
 struct ctxp_fold_spend;
 
-struct ctxp_fold_arena { /* texts that live as long as their owner; blocks are chained by their first pointer */
-  char *block;
+struct ctxp_fold_block {
+  struct ctxp_fold_block *next;
+  char bytes[];
+};
+struct ctxp_fold_arena { /* texts that live as long as their owner */
+  struct ctxp_fold_block *block; /* the newest: `used` of its `size` bytes are taken */
   size_t used, size;
 };
 /* A copy in the arena; {NULL, 0} and *failed set: out of memory. */
@@ -31,11 +35,11 @@ struct ctxp_fold_index { /* hash to number, open addressing; equality is the cal
 struct ctxp_fold_message {
   uint64_t hash;
   struct ctxp_str id, label, tool; /* label, tool: as the definition says */
-  struct ctxp_hash128 answers;     /* the call that it answers; zero: none */
+  struct ctxp_hash128 answers; /* the call that it answers; zero: none */
   uint32_t tokens, first_call, calls;
-  uint32_t used_from;              /* first request that names it; CTXP_FOLD_OPEN: none yet */
-  uint32_t evicted;                /* number of requests when an `evict` named it last, + 1 */
-  uint8_t band, role, label_kind;  /* label_kind: CTXP_LABEL_COUNT: by band */
+  uint32_t used_from; /* first request that names it; CTXP_FOLD_OPEN: none yet */
+  uint32_t evicted; /* number of requests when an `evict` named it last, + 1 */
+  uint8_t band, role, label_kind; /* label_kind: CTXP_LABEL_COUNT: by band */
   bool defined;
 };
 struct ctxp_fold_call { /* a tool call in an assistant message */
@@ -47,22 +51,28 @@ struct ctxp_fold_residency {
   uint32_t message, place, from, to;
   uint8_t band;
 };
-enum { CTXP_FOLD_READ, CTXP_FOLD_WRITE_5M, CTXP_FOLD_WRITE_1H, CTXP_FOLD_UNCACHED, CTXP_FOLD_CLASSES }; /* in the order of the prefix */
+enum { CTXP_FOLD_READ,
+  CTXP_FOLD_WRITE_5M,
+  CTXP_FOLD_WRITE_1H,
+  CTXP_FOLD_UNCACHED,
+  CTXP_FOLD_CLASSES }; /* in the order of the prefix */
 enum ctxp_fold_request_flags {
-  CTXP_FOLD_COUNTED = 1,   /* billed here; else it only forms the window */
-  CTXP_FOLD_REPORTED = 2,  /* the provider said the usage */
-  CTXP_FOLD_PRICED = 4,    /* its input has a price */
+  CTXP_FOLD_COUNTED = 1, /* billed here; else it only forms the window */
+  CTXP_FOLD_REPORTED = 2, /* the provider said the usage */
+  CTXP_FOLD_PRICED = 4, /* its input has a price */
   CTXP_FOLD_PRICED_OUT = 8,
-  CTXP_FOLD_COMPACTED = 16, CTXP_FOLD_NEW_TOOLS = 32, CTXP_FOLD_REMOVED = 64 /* since the request before */
+  CTXP_FOLD_COMPACTED = 16,
+  CTXP_FOLD_NEW_TOOLS = 32,
+  CTXP_FOLD_REMOVED = 64 /* since the request before */
 };
 struct ctxp_fold_request {
   uint64_t tokens[CTXP_FOLD_CLASSES];
   uint64_t parts[CTXP_FOLD_CLASSES]; /* money of each class, in 2^-CTXP_FOLD_PART nano-dollars; together the input's cost */
   uint64_t output, reasoning, cost_output_nano;
   uint64_t ts_ms;
-  uint32_t keep, first, count;       /* residencies that begin with it */
-  uint32_t number;                   /* counted requests up to this one */
-  uint32_t model;                    /* in the window's models; CTXP_FOLD_OPEN: not said */
+  uint32_t keep, first, count; /* residencies that begin with it */
+  uint32_t number; /* counted requests up to this one */
+  uint32_t model; /* in the window's models; CTXP_FOLD_OPEN: not said */
   uint8_t flags;
 };
 static inline uint64_t ctxp_fold_request_input(const struct ctxp_fold_request *r) {
@@ -72,16 +82,25 @@ static inline uint64_t ctxp_fold_request_cost_nano(const struct ctxp_fold_reques
   return (r->parts[0] + r->parts[1] + r->parts[2] + r->parts[3]) >> CTXP_FOLD_PART;
 }
 
-#define CTXP_FOLD_ARRAY(type) struct { type *at; uint32_t count, cap, dirty; /* dirty: first that is not saved as it is */ }
+/* dirty: the first that is not saved as it is */
+#define CTXP_FOLD_ARRAY(type, name) \
+  struct { \
+    type *at; \
+    uint32_t count, cap, dirty; \
+  } name
 
 struct ctxp_fold_kept { /* tokens that a mechanism keeps out of every request that would have carried them */
   uint64_t tokens;
   struct ctxp_hash128 call;
   uint32_t place; /* where they would stand */
-  uint32_t turn;  /* turns that had ended when they were saved */
+  uint32_t turn; /* turns that had ended when they were saved */
   uint8_t mechanism;
 };
-enum { CTXP_FOLD_BASH, CTXP_FOLD_AMNESIA, CTXP_FOLD_WRITE, CTXP_FOLD_LAZY, CTXP_FOLD_MECHANISMS };
+enum { CTXP_FOLD_BASH,
+  CTXP_FOLD_AMNESIA,
+  CTXP_FOLD_WRITE,
+  CTXP_FOLD_LAZY,
+  CTXP_FOLD_MECHANISMS };
 struct ctxp_fold_turn { /* what has come since the last turn that ended */
   uint64_t saved[CTXP_FOLD_MECHANISMS], aux, regret, carried, carried_cost_nano;
   bool carried_priced;
@@ -91,26 +110,27 @@ struct ctxp_fold_window {
   struct ctxp_hash128 key;
   struct ctxp_fold_session *session;
   struct ctxp_fold_arena arena;
-  struct ctxp_str thread, product, cwd, parent_thread, spawned_by; /* product, cwd: where its own start says them, else the session's hold */
-  CTXP_FOLD_ARRAY(struct ctxp_fold_message) messages;
-  CTXP_FOLD_ARRAY(struct ctxp_fold_call) calls;
-  CTXP_FOLD_ARRAY(struct ctxp_fold_request) requests;
-  CTXP_FOLD_ARRAY(struct ctxp_fold_residency) residencies;
-  CTXP_FOLD_ARRAY(uint32_t) live; /* residencies of the last request, by place */
-  CTXP_FOLD_ARRAY(struct ctxp_str) models;
+  struct ctxp_str thread, product, cwd, parent_thread,
+      spawned_by; /* product, cwd: where its own start says them, else the session's hold */
+  CTXP_FOLD_ARRAY(struct ctxp_fold_message, messages);
+  CTXP_FOLD_ARRAY(struct ctxp_fold_call, calls);
+  CTXP_FOLD_ARRAY(struct ctxp_fold_request, requests);
+  CTXP_FOLD_ARRAY(struct ctxp_fold_residency, residencies);
+  CTXP_FOLD_ARRAY(uint32_t, live); /* residencies of the last request, by place */
+  CTXP_FOLD_ARRAY(struct ctxp_str, models);
   struct ctxp_fold_index message_index, call_index;
   struct ctxp_fold_spend *spend; /* NULL: not run yet */
-  uint64_t evicted_tokens;       /* out of the window since the last request */
-  uint32_t counted;              /* requests billed here */
-  uint64_t tools_hash;           /* of the tool texts last seen; 0: none */
-  uint8_t since;                 /* flags for the next request */
+  uint64_t evicted_tokens; /* out of the window since the last request */
+  uint32_t counted; /* requests billed here */
+  uint64_t tools_hash; /* of the tool texts last seen; 0: none */
+  uint8_t since; /* flags for the next request */
   /* the ledger's part */
-  CTXP_FOLD_ARRAY(struct ctxp_fold_kept) kept;
+  CTXP_FOLD_ARRAY(struct ctxp_fold_kept, kept);
   uint64_t kept_tokens;
   struct ctxp_fold_turn turn;
   uint32_t turns_ended;
   uint64_t turn_number; /* of the turn under way, or the next */
-  uint32_t final_at;    /* counted requests when the last `final` bill was said */
+  uint32_t final_at; /* counted requests when the last `final` bill was said */
   bool changed, touched;
   UT_hash_handle hh;
 };
@@ -119,11 +139,12 @@ struct ctxp_fold_window {
 bool ctxp_fold_grow(void *array, size_t size);
 
 /* Takes a definition. 0; >0: refused, with a sentence at the stage; -ENOMEM. */
-int ctxp_fold_window_define(struct ctxp_fold_window *w, struct ctxp_stage *stage, const struct ctxp_context_message *definition) __attribute__((warn_unused_result));
+int ctxp_fold_window_define(struct ctxp_fold_window *w, struct ctxp_stage *stage, const struct ctxp_context_message *definition)
+    __attribute__((warn_unused_result));
 /* Forms the window of the next request, and appends the request with these figures. *ret_request: its number in the list; where
  * only the window was to be formed (flags without COUNTED) and it did not change, CTXP_FOLD_OPEN. -ENOMEM. */
-int ctxp_fold_window_request(struct ctxp_fold_window *w, struct ctxp_stage *stage, const struct ctxp_prompt *prompt, const struct ctxp_fold_request *figures,
-                             uint32_t *ret_request) __attribute__((warn_unused_result));
+int ctxp_fold_window_request(struct ctxp_fold_window *w, struct ctxp_stage *stage, const struct ctxp_prompt *prompt,
+    const struct ctxp_fold_request *figures, uint32_t *ret_request) __attribute__((warn_unused_result));
 /* Replaces the figures of a request that was counted; the window stays as it was. */
 void ctxp_fold_window_correct(struct ctxp_fold_window *w, uint32_t request, const struct ctxp_fold_request *figures);
 void ctxp_fold_window_evict(struct ctxp_fold_window *w, struct ctxp_list ids);

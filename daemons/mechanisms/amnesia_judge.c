@@ -11,7 +11,8 @@ static struct ctxp_str call_of(const struct ctxp_result *r) { return (struct ctx
 
 static int tag(struct ctxp_stage *stage, const struct ctxp_result *result, const char *decision) {
   struct ctxp_event out = {.kind = CTXP_KIND_amnesia_tag};
-  out.amnesia_tag = (struct ctxp_amnesia_tag){.toolCallId = call_of(result), .tool = ctxp_str(result->tool), .decision = ctxp_str(decision), .tokens = result->tokens};
+  out.amnesia_tag = (struct ctxp_amnesia_tag){
+      .toolCallId = call_of(result), .tool = ctxp_str(result->tool), .decision = ctxp_str(decision), .tokens = result->tokens};
   ctxp_set_verdict(&out.amnesia_tag, amnesia_tag, result->asked, NULL);
   return ctxp_stage_emit(stage, &out);
 }
@@ -25,7 +26,7 @@ static bool covers(const struct ctxp_result *new, const struct ctxp_result *old)
   if (!new->read || !old->read || !same_path(new, old)) return false;
   if (new->odd || old->odd) return new->input == old->input;
   if (new->whole && old->whole) return true;
-  return new->start <= old->start && new->start + new->lines >= old->start + old->lines;
+  return new->start <= old->start &&new->start + new->lines >= old->start + old->lines;
 }
 
 static bool same_text(const struct ctxp_result *a, const struct ctxp_result *b) {
@@ -53,7 +54,8 @@ static int read_again(struct ctxp_stage *stage, struct ctxp_amnesia *window, con
   }
   if (!removed) return 0;
   struct ctxp_event out = {.kind = CTXP_KIND_regret};
-  out.regret = (struct ctxp_regret){.mechanism = CTXP_STR("amnesia"), .toolCallId = call_of(removed), .tokens = removed->tokens, .reason = CTXP_STR("read again")};
+  out.regret = (struct ctxp_regret){
+      .mechanism = CTXP_STR("amnesia"), .toolCallId = call_of(removed), .tokens = removed->tokens, .reason = CTXP_STR("read again")};
   removed->regretted = window->base.changed = true;
   return ctxp_stage_emit(stage, &out);
 }
@@ -82,7 +84,8 @@ static void describe_read(struct ctxp_result *result, const struct ctxp_tool_res
   }
 }
 
-static int describe(const struct ctxp_amnesia *window, const struct ctxp_event *ev, enum ctxp_tool_class class, struct ctxp_buf *texts, struct ctxp_result *ret) {
+static int describe(const struct ctxp_amnesia *window, const struct ctxp_event *ev, enum ctxp_tool_class class, struct ctxp_buf *texts,
+    struct ctxp_result *ret) {
   const struct ctxp_tool_result *result = &ev->tool_result;
   struct ctxp_str path = ctxp_map_str(result->input, "path");
   size_t call, tool;
@@ -97,9 +100,15 @@ static int describe(const struct ctxp_amnesia *window, const struct ctxp_event *
   ctxp_buf_char(texts, 0);
   if (texts->failed) return -ENOMEM;
   char *at = (char *)texts->ptr;
-  *ret = (struct ctxp_result){.call = at, .call_len = result->toolCallId.len, .tool = at + call, .path = at + tool, .path_len = path_len,
-                              .text = ctxp_hash128(result->text.ptr, result->text.len), .input = ctxp_hash64(result->input.ptr, result->input.len, 0),
-                              .tokens = ctxp_estimate_text(result->text), .asked = result->ask};
+  *ret = (struct ctxp_result){.call = at,
+      .call_len = result->toolCallId.len,
+      .tool = at + call,
+      .path = at + tool,
+      .path_len = path_len,
+      .text = ctxp_hash128(result->text.ptr, result->text.len),
+      .input = ctxp_hash64(result->input.ptr, result->input.len, 0),
+      .tokens = ctxp_estimate_text(result->text),
+      .asked = result->ask};
   if (class == CTXP_TOOL_READ) describe_read(ret, result);
   return 0;
 }

@@ -3,7 +3,8 @@
 #include "mechanisms/amnesia.h"
 
 static bool regretted(struct ctxp_amnesia *window, const struct ctxp_message *message) {
-  const struct ctxp_result *result = message->role == CTXP_ROLE_tool ? ctxp_amnesia_result(window, (struct ctxp_str){message->call, message->call_len}) : NULL;
+  const struct ctxp_result *result =
+      message->role == CTXP_ROLE_tool ? ctxp_amnesia_result(window, (struct ctxp_str){message->call, message->call_len}) : NULL;
   return result && result->regretted;
 }
 

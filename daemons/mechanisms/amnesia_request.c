@@ -53,8 +53,12 @@ static int view_context(struct ctxp_amnesia *window, const struct ctxp_context *
   calls = 0;
   while (ctxp_list_next(&list, &ctxp_shape_skeleton, &message) > 0) {
     struct ctxp_view *view = &views->request.at[views->request.count++];
-    *view = (struct ctxp_view){.id = message.id, .call = message.toolCallId, .role = message.role, .has_text = message.hasText, .tokens = message.tokens,
-                               .calls = views->calls + calls};
+    *view = (struct ctxp_view){.id = message.id,
+        .call = message.toolCallId,
+        .role = message.role,
+        .has_text = message.hasText,
+        .tokens = message.tokens,
+        .calls = views->calls + calls};
     while (ctxp_list_next(&message.calls, &ctxp_shape_call, &call) > 0) {
       views->calls[calls++] = (struct ctxp_view_call){.id = call.id, .tokens = call.tokens};
       view->call_count++;
@@ -73,10 +77,16 @@ static int view_prompt(struct ctxp_amnesia *window, struct views *views) {
   for (unsigned i = 0; i < window->request_count; i++) {
     struct ctxp_message *message = window->request[i];
     struct ctxp_view *view = &views->request.at[views->request.count++];
-    *view = (struct ctxp_view){.id = {message->id, message->id_len}, .call = {message->call, message->call_len}, .role = message->role,
-                               .has_text = message->has_text, .tokens = message->tokens, .calls = views->calls + calls, .call_count = message->call_count};
+    *view = (struct ctxp_view){.id = {message->id, message->id_len},
+        .call = {message->call, message->call_len},
+        .role = message->role,
+        .has_text = message->has_text,
+        .tokens = message->tokens,
+        .calls = views->calls + calls,
+        .call_count = message->call_count};
     for (unsigned k = 0; k < message->call_count; k++)
-      views->calls[calls++] = (struct ctxp_view_call){.id = {message->calls[k].id, message->calls[k].id_len}, .tokens = message->calls[k].tokens};
+      views->calls[calls++] =
+          (struct ctxp_view_call){.id = {message->calls[k].id, message->calls[k].id_len}, .tokens = message->calls[k].tokens};
     mark_view(window, view, message, true);
   }
   return 0;
@@ -94,6 +104,7 @@ static struct ctxp_message *known(struct ctxp_amnesia *window, const struct ctxp
   struct ctxp_message *message = ctxp_amnesia_make(window, view->id);
   struct ctxp_list list = {0};
   ctxp_auto_buf room = {0};
+  if (message && view->id.ptr == message->id) return message; /* the view was made of it, and borrows from it */
   int r = message ? 0 : -ENOMEM;
   for (size_t k = 0; k < view->call_count && r == 0; k++) {
     struct ctxp_call call = {.id = view->calls[k].id};
@@ -135,7 +146,8 @@ static int remember_calls(struct ctxp_amnesia *window, const struct ctxp_view *v
   return 0;
 }
 
-static int remove_now(struct ctxp_stage *stage, struct ctxp_amnesia *window, const struct ctxp_request *request, bool applied, uint64_t ask) {
+static int remove_now(
+    struct ctxp_stage *stage, struct ctxp_amnesia *window, const struct ctxp_request *request, bool applied, uint64_t ask) {
   const struct ctxp_amnesia_options *options = ctxp_stage_options(stage);
   struct ctxp_removal sum = ctxp_removal_sum(request);
   enum ctxp_gone gone = options->sticky ? CTXP_GONE : CTXP_GONE_ONCE;
@@ -196,7 +208,8 @@ static int answer(struct ctxp_stage *stage, const struct ctxp_request *request) 
   return removed.failed || strips.failed || actions.failed ? -ENOMEM : ctxp_stage_answer(stage, ctxp_buf_raw(&actions));
 }
 
-static struct ctxp_economics economics(struct ctxp_stage *stage, const struct ctxp_amnesia *window, const struct ctxp_request *request, struct ctxp_str model, bool cold) {
+static struct ctxp_economics economics(
+    struct ctxp_stage *stage, const struct ctxp_amnesia *window, const struct ctxp_request *request, struct ctxp_str model, bool cold) {
   struct ctxp_economics e = {.cold = cold, .read = -1, .write = -1, .turns = window->turns, .runs = window->runs ? window->runs : 1};
   const struct ctxp_prices *prices = ctxp_stage_prices(stage);
   const struct ctxp_model_price *price = prices && model.len ? ctxp_prices_find(prices, model) : NULL;
@@ -247,7 +260,8 @@ static int choose(struct ctxp_stage *stage, struct ctxp_amnesia *window, struct 
   return r;
 }
 
-int ctxp_amnesia_context(struct ctxp_stage *stage, struct ctxp_amnesia *window, const struct ctxp_context *context, const struct ctxp_occasion *occasion) {
+int ctxp_amnesia_context(
+    struct ctxp_stage *stage, struct ctxp_amnesia *window, const struct ctxp_context *context, const struct ctxp_occasion *occasion) {
   struct views views = {0};
   int r = view_context(window, context, &views);
   if (r == 0) r = choose(stage, window, &views, occasion);

@@ -45,8 +45,10 @@ static int context(struct ctxp_stage *stage, struct ctxp_amnesia *window, const 
   const struct ctxp_context *said = &ev->context;
   int model = changed(&window->context_model, said->model), tools = changed(&window->tools_hash, said->toolsHash);
   if (model < 0 || tools < 0) return -ENOMEM;
-  struct ctxp_occasion occasion = {.model = ctxp_str(window->context_model ? window->context_model : window->prompt_model), .applied = said->ask, .ask = ev->seq,
-                                   .cold = model || tools || window->compacted || idle(window, ctxp_stage_options(stage), ev->ts_ms)};
+  struct ctxp_occasion occasion = {.model = ctxp_str(window->context_model ? window->context_model : window->prompt_model),
+      .applied = said->ask,
+      .ask = ev->seq,
+      .cold = model || tools || window->compacted || idle(window, ctxp_stage_options(stage), ev->ts_ms)};
   if (said->ask && !window->asks) begin_asking(window);
   window->contexts = window->base.changed = true;
   window->last_ms = ev->ts_ms;
@@ -100,8 +102,7 @@ static int prompt(struct ctxp_stage *stage, struct ctxp_amnesia *window, const s
   unsigned kept = ctxp_has(said, prompt, request) || said->keep > window->request_count ? 0 : (unsigned)said->keep;
   int model = changed(&window->prompt_model, said->model);
   if (model < 0) return model;
-  struct ctxp_occasion occasion = {.model = ctxp_str(window->prompt_model), .applied = false, .ask = ev->seq,
-                                   .cold = model || window->compacted || idle(window, ctxp_stage_options(stage), ev->ts_ms)};
+  struct ctxp_occasion occasion = {.model = ctxp_str(window->prompt_model), .applied = false, .ask = ev->seq, .cold = model || window->compacted || idle(window, ctxp_stage_options(stage), ev->ts_ms)};
   window->base.changed = true;
   window->last_ms = ev->ts_ms;
   if (window->overlong) return 0;
@@ -133,7 +134,8 @@ static void evicted(struct ctxp_amnesia *window, struct ctxp_list ids) {
   while (ctxp_strs_next(&ids, &id) > 0) {
     struct ctxp_message *message = ctxp_amnesia_message(window, id);
     if (!message) continue;
-    struct ctxp_result *result = message->role == CTXP_ROLE_tool ? ctxp_amnesia_result(window, (struct ctxp_str){message->call, message->call_len}) : NULL;
+    struct ctxp_result *result =
+        message->role == CTXP_ROLE_tool ? ctxp_amnesia_result(window, (struct ctxp_str){message->call, message->call_len}) : NULL;
     if (result) ctxp_amnesia_forget(window, result);
     window->gone_count -= message->gone == CTXP_GONE && message->applied;
     message->gone = CTXP_HERE;
@@ -204,19 +206,36 @@ static const struct ctxp_consume consumes[] = {
     {CTXP_KIND_answer_missed, 0}, {CTXP_KIND_NONE, 0}};
 static const enum ctxp_kind emits[] = {CTXP_KIND_amnesia_tag, CTXP_KIND_amnesia_remove, CTXP_KIND_regret, CTXP_KIND_NONE};
 static const char *const policies[] = {"tail", "seen", NULL};
-static const struct ctxp_option options[] = {
-    {.name = "min_tokens", .type = CTXP_OPTION_U64, .initial = "250", .min = 0, .max = 1u << 30, .unit = "tokens", .help = "smaller results are not judged; 0: all are",
-     .offset = offsetof(struct ctxp_amnesia_options, min_tokens)},
-    {.name = "policy", .type = CTXP_OPTION_ENUM, .initial = "seen", .unit = "", .choices = policies,
-     .help = "seen: what a request has carried, when it pays or the prompt cache is cold; tail: the end of a request, at once", .offset = offsetof(struct ctxp_amnesia_options, policy)},
-    {.name = "sticky", .type = CTXP_OPTION_BOOL, .initial = "true", .unit = "",
-     .help = "what was removed stays removed in every later request of the session, so that the prompt cache holds", .offset = offsetof(struct ctxp_amnesia_options, sticky)},
-    {.name = "cache_ttl_s", .type = CTXP_OPTION_U64, .initial = "300", .min = 0, .max = 1u << 30, .unit = "s", .help = "idle time after which the prompt cache is cold",
-     .offset = offsetof(struct ctxp_amnesia_options, cache_ttl_s)},
+static const struct ctxp_option options[] = {{.name = "min_tokens",
+                                                 .type = CTXP_OPTION_U64,
+                                                 .initial = "250",
+                                                 .min = 0,
+                                                 .max = 1u << 30,
+                                                 .unit = "tokens",
+                                                 .help = "smaller results are not judged; 0: all are",
+                                                 .offset = offsetof(struct ctxp_amnesia_options, min_tokens)},
+    {.name = "policy",
+        .type = CTXP_OPTION_ENUM,
+        .initial = "seen",
+        .unit = "",
+        .choices = policies,
+        .help = "seen: what a request has carried, when it pays or the prompt cache is cold; tail: the end of a request, at once",
+        .offset = offsetof(struct ctxp_amnesia_options, policy)},
+    {.name = "sticky",
+        .type = CTXP_OPTION_BOOL,
+        .initial = "true",
+        .unit = "",
+        .help = "what was removed stays removed in every later request of the session, so that the prompt cache holds",
+        .offset = offsetof(struct ctxp_amnesia_options, sticky)},
+    {.name = "cache_ttl_s",
+        .type = CTXP_OPTION_U64,
+        .initial = "300",
+        .min = 0,
+        .max = 1u << 30,
+        .unit = "s",
+        .help = "idle time after which the prompt cache is cold",
+        .offset = offsetof(struct ctxp_amnesia_options, cache_ttl_s)},
     {0}};
 
 const struct ctxp_stage_ops ctxp_stage_amnesia_tagger = {
-    .api = CTXP_STAGE_API, .name = "amnesia-tagger", .summary = "removes results that are of no more use from the window",
-    .role = CTXP_ROLE_MECHANISM_NODE, .version = 1, .consumes = consumes, .emits = emits, .options = options,
-    .options_size = sizeof(struct ctxp_amnesia_options), .state_size = sizeof(struct state),
-    .open = open_stage, .event = event, .save = save, .close = close_stage};
+    .api = CTXP_STAGE_API, .name = "amnesia-tagger", .summary = "removes results that are of no more use from the window", .role = CTXP_ROLE_MECHANISM_NODE, .version = 1, .consumes = consumes, .emits = emits, .options = options, .options_size = sizeof(struct ctxp_amnesia_options), .state_size = sizeof(struct state), .open = open_stage, .event = event, .save = save, .close = close_stage};

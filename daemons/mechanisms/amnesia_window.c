@@ -137,7 +137,8 @@ int ctxp_amnesia_push(struct ctxp_amnesia *window, struct ctxp_message *message)
 void ctxp_amnesia_purge(struct ctxp_amnesia *window, bool all) {
   struct ctxp_message *message, *next;
   if (all) window->request_count = 0;
-  unsigned spare = HASH_COUNT(window->messages) > CTXP_MESSAGES_MAX ? HASH_COUNT(window->messages) - CTXP_MESSAGES_MAX : 0, kept = window->gone_count;
+  unsigned spare = HASH_COUNT(window->messages) > CTXP_MESSAGES_MAX ? HASH_COUNT(window->messages) - CTXP_MESSAGES_MAX : 0,
+           kept = window->gone_count;
   for (message = window->messages; message; message = message->hh.next) {
     bool stripped = false;
     for (unsigned i = 0; i < message->call_count; i++) stripped = stripped || message->calls[i].gone == CTXP_GONE;
@@ -160,7 +161,10 @@ void ctxp_amnesia_purge(struct ctxp_amnesia *window, bool all) {
 }
 
 /* ---- in the store: [header, [result, ...], [message, ...], [position in messages, ...]] ---- */
-enum { HEADER_FIELDS = 11, RESULT_FIELDS = 10, MESSAGE_FIELDS = 11, CALL_FIELDS = 4 };
+enum { HEADER_FIELDS = 11,
+  RESULT_FIELDS = 10,
+  MESSAGE_FIELDS = 11,
+  CALL_FIELDS = 4 };
 
 static void pack_text(struct ctxp_buf *out, const char *text, size_t len) { ctxp_pack_str(out, view(text, text ? len : 0)); }
 
@@ -180,7 +184,8 @@ static void dump_header(const struct ctxp_amnesia *w, struct ctxp_buf *out) {
 }
 
 static void dump_result(const struct ctxp_result *r, struct ctxp_buf *out) {
-  uint64_t flags = r->read | r->whole << 1 | r->odd << 2 | r->asked << 3 | r->candidate << 4 | r->seen << 5 | r->removed << 6 | r->regretted << 7;
+  uint64_t flags =
+      r->read | r->whole << 1 | r->odd << 2 | r->asked << 3 | r->candidate << 4 | r->seen << 5 | r->removed << 6 | r->regretted << 7;
   ctxp_pack_array(out, RESULT_FIELDS);
   pack_text(out, r->call, r->call_len);
   ctxp_pack_cstr(out, r->tool);
@@ -263,9 +268,24 @@ static int load_result(struct ctxp_amnesia *w, struct ctxp_cursor *it) {
   ctxp_auto_free char *call = ctxp_str_dup(f[0].str), *tool = ctxp_str_dup(f[1].str), *path = ctxp_str_dup(f[2].str);
   if (!call || !tool || !path) return -ENOMEM;
   uint64_t flags = f[9].u;
-  struct ctxp_result result = {.call = call, .tool = tool, .path = path, .call_len = f[0].str.len, .path_len = f[2].str.len, .text = {f[3].u, f[4].u},
-    .input = f[5].u, .tokens = f[6].u, .start = f[7].u, .lines = f[8].u, .read = flags & 1, .whole = flags >> 1 & 1, .odd = flags >> 2 & 1, .asked = flags >> 3 & 1,
-    .candidate = flags >> 4 & 1, .seen = flags >> 5 & 1, .removed = flags >> 6 & 1, .regretted = flags >> 7 & 1};
+  struct ctxp_result result = {.call = call,
+      .tool = tool,
+      .path = path,
+      .call_len = f[0].str.len,
+      .path_len = f[2].str.len,
+      .text = {f[3].u, f[4].u},
+      .input = f[5].u,
+      .tokens = f[6].u,
+      .start = f[7].u,
+      .lines = f[8].u,
+      .read = flags & 1,
+      .whole = flags >> 1 & 1,
+      .odd = flags >> 2 & 1,
+      .asked = flags >> 3 & 1,
+      .candidate = flags >> 4 & 1,
+      .seen = flags >> 5 & 1,
+      .removed = flags >> 6 & 1,
+      .regretted = flags >> 7 & 1};
   return ctxp_amnesia_add(w, &result);
 }
 
@@ -341,7 +361,8 @@ static int load(void *window, struct ctxp_raw state) {
 
 static bool keeps(const void *window) {
   const struct ctxp_amnesia *w = window;
-  return w->results || w->messages || w->cwd || w->context_model || w->prompt_model || w->runs || w->turns || w->last_ms || w->asks || w->contexts;
+  return w->results || w->messages || w->cwd || w->context_model || w->prompt_model || w->runs || w->turns || w->last_ms || w->asks ||
+      w->contexts;
 }
 
 static void deinit(void *window) {
@@ -359,4 +380,5 @@ static void deinit(void *window) {
   free(w->tools_hash);
 }
 
-const struct ctxp_window_ops ctxp_amnesia_ops = {.size = sizeof(struct ctxp_amnesia), .load = load, .dump = dump, .keeps = keeps, .deinit = deinit};
+const struct ctxp_window_ops ctxp_amnesia_ops = {
+    .size = sizeof(struct ctxp_amnesia), .load = load, .dump = dump, .keeps = keeps, .deinit = deinit};

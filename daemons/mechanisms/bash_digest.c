@@ -13,8 +13,12 @@
 #include "mechanisms/window.h"
 #include "tokens/estimate.h"
 
-enum { TAIL_LINES = 120, UNITS_PER_TOKEN = 4, SHARE = 10 /* the digest aims at a tenth of the output */, CLAIMS_MAX = 64 };
-enum errors { ERRORS_KEEP, ERRORS_DIGEST };
+enum { TAIL_LINES = 120,
+  UNITS_PER_TOKEN = 4,
+  SHARE = 10 /* the digest aims at a tenth of the output */,
+  CLAIMS_MAX = 64 };
+enum errors { ERRORS_KEEP,
+  ERRORS_DIGEST };
 
 struct options {
   uint64_t min_tokens, max_summary_tokens, fallback_bytes;
@@ -81,7 +85,8 @@ static void deinit(void *window) {
   struct window *win = window;
   while (win->count) unclaim(win, win->count - 1);
 }
-static const struct ctxp_window_ops window_ops = {.size = sizeof(struct window), .load = load, .dump = dump, .keeps = keeps, .deinit = deinit};
+static const struct ctxp_window_ops window_ops = {
+    .size = sizeof(struct window), .load = load, .dump = dump, .keeps = keeps, .deinit = deinit};
 
 /* ---- what takes the output's place ---- */
 struct replacement {
@@ -104,7 +109,8 @@ static uint64_t count_lines(struct ctxp_str s) {
   return lines;
 }
 
-static int fall_back(const struct ctxp_tool_result *result, struct ctxp_str text, const struct options *options, size_t first_must, struct replacement *new) {
+static int fall_back(const struct ctxp_tool_result *result, struct ctxp_str text, const struct options *options, size_t first_must,
+    struct replacement *new) {
   struct ctxp_tail tail = ctxp_output_tail(text, TAIL_LINES, options->fallback_bytes);
   if (first_must < (size_t)(tail.content.ptr - text.ptr)) {
     new->why = "its error lines do not fit into a digest";
@@ -113,7 +119,8 @@ static int fall_back(const struct ctxp_tool_result *result, struct ctxp_str text
   new->fallback = true;
   ctxp_buf_reset(&new->text);
   ctxp_buf_add(&new->text, tail.content.ptr, tail.content.len);
-  ctxp_buf_printf(&new->text, "\n[ctxpipe: the last %" PRIu64 " of %" PRIu64 " lines, %zu of %zu bytes", tail.lines, tail.total_lines, tail.content.len, text.len);
+  ctxp_buf_printf(&new->text, "\n[ctxpipe: the last %" PRIu64 " of %" PRIu64 " lines, %zu of %zu bytes", tail.lines, tail.total_lines,
+      tail.content.len, text.len);
   add_exit(result, &new->text);
   ctxp_buf_char(&new->text, ']');
   return ctxp_buf_error(&new->text);
@@ -122,7 +129,7 @@ static int fall_back(const struct ctxp_tool_result *result, struct ctxp_str text
 static int digest(const struct ctxp_tool_result *result, struct ctxp_str text, const struct options *options, struct replacement *new) {
   ctxp_auto_buf head = {0};
   struct ctxp_digest made;
-  size_t hard = (size_t)options->max_summary_tokens * UNITS_PER_TOKEN, soft = (size_t)new->original_tokens * UNITS_PER_TOKEN / SHARE;
+  size_t hard = (size_t)options->max_summary_tokens * UNITS_PER_TOKEN, soft = (size_t) new->original_tokens *UNITS_PER_TOKEN / SHARE;
   ctxp_buf_printf(&head, "[ctxpipe: digest of %" PRIu64 " lines", count_lines(text));
   add_exit(result, &head);
   ctxp_buf_char(&head, ']');
@@ -159,11 +166,15 @@ static int emit(struct ctxp_stage *stage, const struct ctxp_tool_result *result,
   struct ctxp_event out = {.kind = new->fallback ? CTXP_KIND_bash_fallback : CTXP_KIND_bash};
   int64_t saved = new->why ? 0 : (int64_t)(new->original_tokens - new->tokens);
   if (new->fallback) {
-    out.bash_fallback = (struct ctxp_bash_fallback){.toolCallId = result->toolCallId, .originalTokens = new->original_tokens, .fallbackTokens = new->tokens, .saved = saved};
+    out.bash_fallback = (struct ctxp_bash_fallback){
+        .toolCallId = result->toolCallId, .originalTokens = new->original_tokens, .fallbackTokens = new->tokens, .saved = saved};
     ctxp_set_verdict(&out.bash_fallback, bash_fallback, applied, new->why);
   } else {
-    out.bash = (struct ctxp_bash){.toolCallId = result->toolCallId, .command = ctxp_map_str(result->input, "command"), .originalTokens = new->original_tokens,
-                                  .summaryTokens = new->tokens, .saved = saved};
+    out.bash = (struct ctxp_bash){.toolCallId = result->toolCallId,
+        .command = ctxp_map_str(result->input, "command"),
+        .originalTokens = new->original_tokens,
+        .summaryTokens = new->tokens,
+        .saved = saved};
     ctxp_set_verdict(&out.bash, bash, applied, new->why);
   }
   return ctxp_stage_emit(stage, &out);
@@ -183,7 +194,8 @@ static int replace(struct ctxp_stage *stage, const struct ctxp_event *ev, struct
   if (ctxp_str_blank(text) || new->original_tokens < options->min_tokens) return 0;
   if ((r = digest(result, text, options, new)) < 0) return r;
   new->tokens = new->why ? new->original_tokens : ctxp_estimate_text(ctxp_buf_view(&new->text));
-  if (!new->why && new->tokens >= new->original_tokens) new->why = new->fallback ? "the tail is not smaller than the output" : "the digest is not smaller than the output";
+  if (!new->why &&new->tokens >= new->original_tokens)
+    new->why = new->fallback ? "the tail is not smaller than the output" : "the digest is not smaller than the output";
   bool applied = result->ask && !new->why;
   if ((r = emit(stage, result, new, applied)) < 0 || !applied) return r;
   if ((r = ctxp_windows_get(&state->windows, stage, ev, &window)) < 0) return r;
@@ -195,8 +207,7 @@ static int missed(struct ctxp_stage *stage, struct window *window, const struct 
   for (unsigned i = ctxp_missed_here(stage, said) ? window->count : 0; i-- > 0;) {
     if (window->claims[i].ask != said->askSeq) continue;
     struct ctxp_event out = {.kind = CTXP_KIND_regret};
-    out.regret = (struct ctxp_regret){.mechanism = CTXP_STR("bash"), .toolCallId = {window->claims[i].call, window->claims[i].call_len},
-                                      .tokens = window->claims[i].saved, .reason = CTXP_STR("not applied")};
+    out.regret = (struct ctxp_regret){.mechanism = CTXP_STR("bash"), .toolCallId = {window->claims[i].call, window->claims[i].call_len}, .tokens = window->claims[i].saved, .reason = CTXP_STR("not applied")};
     int r = ctxp_stage_emit(stage, &out);
     if (r < 0) return r;
     unclaim(window, i);
@@ -228,22 +239,42 @@ static int open_stage(struct ctxp_stage *stage, struct ctxp_error *err) {
 static int save(struct ctxp_stage *stage) { return ctxp_windows_save(&((struct state *)ctxp_stage_state(stage))->windows, stage); }
 static void close_stage(struct ctxp_stage *stage) { ctxp_windows_deinit(&((struct state *)ctxp_stage_state(stage))->windows); }
 
-static const struct ctxp_consume consumes[] = {{CTXP_KIND_tool_result, 1u << CTXP_TOOL_SHELL}, {CTXP_KIND_answer_missed, 0}, {CTXP_KIND_session_end, 0}, {CTXP_KIND_NONE, 0}};
+static const struct ctxp_consume consumes[] = {
+    {CTXP_KIND_tool_result, 1u << CTXP_TOOL_SHELL}, {CTXP_KIND_answer_missed, 0}, {CTXP_KIND_session_end, 0}, {CTXP_KIND_NONE, 0}};
 static const enum ctxp_kind emits[] = {CTXP_KIND_bash, CTXP_KIND_bash_fallback, CTXP_KIND_regret, CTXP_KIND_NONE};
 static const char *const errors_choices[] = {"keep", "digest", NULL};
-static const struct ctxp_option options[] = {
-    {.name = "min_tokens", .type = CTXP_OPTION_U64, .initial = "2000", .min = 1, .max = 1u << 30, .unit = "tokens", .help = "smaller outputs are left alone",
-     .offset = offsetof(struct options, min_tokens)},
-    {.name = "max_summary_tokens", .type = CTXP_OPTION_U64, .initial = "1024", .min = 16, .max = 1u << 20, .unit = "tokens", .help = "what a digest may have at most",
-     .offset = offsetof(struct options, max_summary_tokens)},
-    {.name = "fallback_bytes", .type = CTXP_OPTION_U64, .initial = "3000", .min = 0, .max = 1u << 24, .unit = "bytes",
-     .help = "of the tail that is shown where a digest cannot be made small enough", .offset = offsetof(struct options, fallback_bytes)},
-    {.name = "errors", .type = CTXP_OPTION_ENUM, .initial = "digest", .unit = "", .help = "what is done with the output of a failed command", .choices = errors_choices,
-     .offset = offsetof(struct options, errors)},
+static const struct ctxp_option options[] = {{.name = "min_tokens",
+                                                 .type = CTXP_OPTION_U64,
+                                                 .initial = "2000",
+                                                 .min = 1,
+                                                 .max = 1u << 30,
+                                                 .unit = "tokens",
+                                                 .help = "smaller outputs are left alone",
+                                                 .offset = offsetof(struct options, min_tokens)},
+    {.name = "max_summary_tokens",
+        .type = CTXP_OPTION_U64,
+        .initial = "1024",
+        .min = 16,
+        .max = 1u << 20,
+        .unit = "tokens",
+        .help = "what a digest may have at most",
+        .offset = offsetof(struct options, max_summary_tokens)},
+    {.name = "fallback_bytes",
+        .type = CTXP_OPTION_U64,
+        .initial = "3000",
+        .min = 0,
+        .max = 1u << 24,
+        .unit = "bytes",
+        .help = "of the tail that is shown where a digest cannot be made small enough",
+        .offset = offsetof(struct options, fallback_bytes)},
+    {.name = "errors",
+        .type = CTXP_OPTION_ENUM,
+        .initial = "digest",
+        .unit = "",
+        .help = "what is done with the output of a failed command",
+        .choices = errors_choices,
+        .offset = offsetof(struct options, errors)},
     {0}};
 
 const struct ctxp_stage_ops ctxp_stage_bash_digest = {
-    .api = CTXP_STAGE_API, .name = "bash-digest", .summary = "answers a large shell output with its digest",
-    .role = CTXP_ROLE_MECHANISM_NODE, .version = 1, .consumes = consumes, .emits = emits, .options = options,
-    .options_size = sizeof(struct options), .state_size = sizeof(struct state),
-    .open = open_stage, .event = event, .save = save, .close = close_stage};
+    .api = CTXP_STAGE_API, .name = "bash-digest", .summary = "answers a large shell output with its digest", .role = CTXP_ROLE_MECHANISM_NODE, .version = 1, .consumes = consumes, .emits = emits, .options = options, .options_size = sizeof(struct options), .state_size = sizeof(struct state), .open = open_stage, .event = event, .save = save, .close = close_stage};

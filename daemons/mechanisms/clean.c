@@ -5,7 +5,7 @@
 
 struct note { /* [OPENER ... NEEDLE ...], `...` without a bracket that closes */
   const char *opener, *needle; /* needle: NULL for none */
-  const char *by;              /* what stands there then; NULL: the note up to the needle, closed */
+  const char *by; /* what stands there then; NULL: the note up to the needle, closed */
 };
 
 static struct ctxp_str tidy(struct ctxp_str s) {
@@ -71,7 +71,8 @@ int ctxp_clean_output(struct ctxp_str text, struct ctxp_buf *room, struct ctxp_s
   static const struct note truncated = {"[Output truncated:", NULL, ""};
   ctxp_auto_buf a = {0}, b = {0};
   *ret_text = text;
-  if (ctxp_str_find(text, CTXP_STR("Output truncated:"), 0) == SIZE_MAX && ctxp_str_find(text, CTXP_STR("Full output"), 0) == SIZE_MAX) return 0;
+  if (ctxp_str_find(text, CTXP_STR("Output truncated:"), 0) == SIZE_MAX && ctxp_str_find(text, CTXP_STR("Full output"), 0) == SIZE_MAX)
+    return 0;
   replace_notes(text, &notes[0], &a);
   replace_notes(ctxp_buf_view(&a), &notes[1], &b);
   ctxp_buf_reset(&a);

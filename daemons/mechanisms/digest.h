@@ -9,11 +9,11 @@ struct ctxp_digest_limits { /* UTF-16 units of the whole digest */
   size_t hard; /* what the lines that must survive may take */
 };
 struct ctxp_digest {
-  uint64_t lines;    /* of the source */
+  uint64_t lines; /* of the source */
   size_t first_must; /* offset of the first line that must survive; SIZE_MAX: there is none */
 };
 
 /* Appends the digest of `text` to out; `head` is its first line. 1: what must survive does not fit into the hard limit, even with
  * same-shaped lines folded into one; out is unchanged, *ret_digest is set. -ENOMEM. */
-int ctxp_digest_make(struct ctxp_str text, struct ctxp_str head, struct ctxp_digest_limits limits, struct ctxp_buf *out, struct ctxp_digest *ret_digest)
-    __attribute__((warn_unused_result));
+int ctxp_digest_make(struct ctxp_str text, struct ctxp_str head, struct ctxp_digest_limits limits, struct ctxp_buf *out,
+    struct ctxp_digest *ret_digest) __attribute__((warn_unused_result));

@@ -2,7 +2,8 @@
 #include "mechanisms/digest_lines.h"
 
 /* A line says what it is near its beginning or at its end; what is longer is data, and is looked at there only. */
-enum { HEAD_BYTES = 800, TAIL_BYTES = 200 };
+enum { HEAD_BYTES = 800,
+  TAIL_BYTES = 200 };
 /* more blanks than this after a carriage return are taken for text behind which more may come */
 enum { ERASED_MAX = 64 };
 
@@ -15,7 +16,9 @@ static bool is_word(char c) { return is_letter(c) || is_digit(c) || c == '_' || 
 static bool is_path_byte(char c) { return is_word(c) || c == '/' || c == '.' || c == '-' || c == '_' || c == '~' || c == '+'; }
 
 /* ---- reading ---- */
-void ctxp_digest_lines_init(struct ctxp_lines *lines, struct ctxp_str source) { *lines = (struct ctxp_lines){.source = source, .number = 1}; }
+void ctxp_digest_lines_init(struct ctxp_lines *lines, struct ctxp_str source) {
+  *lines = (struct ctxp_lines){.source = source, .number = 1};
+}
 void ctxp_digest_lines_deinit(struct ctxp_lines *lines) { ctxp_buf_deinit(&lines->shown); }
 
 /* bytes of the escape sequence at the start of s: CSI up to its final byte, OSC and the like up to BEL or ST, else two */
@@ -29,7 +32,8 @@ static size_t escape(const char *s, size_t len) {
   if (s[1] == ']' || s[1] == 'P' || s[1] == '_' || s[1] == '^') {
     while (i < len && s[i] != 7 && s[i] != 0x1b) i++;
     if (i == len) return 2; /* never ended: the text behind it is text */
-    return s[i] == 7 ? i + 1 : i + 1 < len && s[i + 1] == '\\' ? i + 2 : i;
+    return s[i] == 7 ? i + 1 : i + 1 < len && s[i + 1] == '\\' ? i + 2 :
+                                                                 i;
   }
   if (s[1] == '(' || s[1] == ')') return len < 3 ? len : 3; /* character set */
   return (unsigned char)s[1] >= 0x20 && (unsigned char)s[1] < 0x7f ? 2 : 1;
@@ -45,7 +49,8 @@ static void show(struct ctxp_buf *out, struct ctxp_str piece) {
       continue;
     }
     ctxp_buf_add(out, piece.ptr + from, i - from);
-    i += c == 0x1b ? escape(piece.ptr + i, piece.len - i) : c1 ? 2 : 1;
+    i += c == 0x1b ? escape(piece.ptr + i, piece.len - i) : c1 ? 2 :
+                                                                 1;
     from = i;
   }
   ctxp_buf_add(out, piece.ptr + from, piece.len - from);
@@ -90,11 +95,11 @@ void ctxp_matcher_init(struct ctxp_matcher *matcher) {
 
 struct word {
   size_t at, end;
-  bool first;       /* of the line */
-  bool reported;    /* "...: " stands somewhere before it */
+  bool first; /* of the line */
+  bool reported; /* "...: " stands somewhere before it */
   bool number_left; /* a number and a blank stand before it */
-  bool zero_left;   /* ... which is 0, or it is "no" */
-  bool quoted;      /* the line quotes a line of a file */
+  bool zero_left; /* ... which is 0, or it is "no" */
+  bool quoted; /* the line quotes a line of a file */
 };
 
 static char at(struct ctxp_str s, size_t i) { return i < s.len ? s.ptr[i] : 0; }
@@ -102,7 +107,9 @@ static char at(struct ctxp_str s, size_t i) { return i < s.len ? s.ptr[i] : 0; }
 /* not a part of a path, an option or a name */
 static bool stands_alone(struct ctxp_str s, size_t from, size_t to, bool call) {
   char before = from ? s.ptr[from - 1] : ' ', after = at(s, to), beyond = at(s, to + 1);
-  if (before == '/' || before == '\\' || before == '$' || before == '@' || before == '-' || (before == '.' && from > 1 && is_word(s.ptr[from - 2]))) return false;
+  if (before == '/' || before == '\\' || before == '$' || before == '@' || before == '-' ||
+      (before == '.' && from > 1 && is_word(s.ptr[from - 2])))
+    return false;
   if (after == '/' || after == '\\' || (after == '(' && !call)) return false;
   if ((after == '.' || after == '-') && is_word(beyond)) return false;
   return !(after == ':' && beyond == ':');
@@ -137,7 +144,8 @@ static bool error_name(struct ctxp_str s, const struct word *w) {
   static const char *const ends[] = {"Error", "Exception", "Errors", "Panic", "Failure"};
   struct ctxp_str name = {s.ptr + w->at, w->end - w->at};
   for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
-    if (name.len > strlen(ends[i]) && ctxp_str_ends(name, ends[i])) return at(s, w->end) != '(' && at(s, w->end) != '.' && at(s, w->end) != '/';
+    if (name.len > strlen(ends[i]) && ctxp_str_ends(name, ends[i]))
+      return at(s, w->end) != '(' && at(s, w->end) != '.' && at(s, w->end) != '/';
   return false;
 }
 
@@ -206,7 +214,8 @@ static bool frame(struct ctxp_str line) {
   if (i == digits || (!hash && at(line, i) != ':')) return false;
   while (at(line, i) == ' ' || at(line, i) == ':') i++;
   struct ctxp_str rest = {line.ptr + i, line.len - i};
-  return ctxp_str_starts(rest, "0x") || (hash && (ctxp_str_find(rest, CTXP_STR(" at "), 0) != SIZE_MAX || ctxp_str_find(rest, CTXP_STR(" from "), 0) != SIZE_MAX));
+  return ctxp_str_starts(rest, "0x") ||
+      (hash && (ctxp_str_find(rest, CTXP_STR(" at "), 0) != SIZE_MAX || ctxp_str_find(rest, CTXP_STR(" from "), 0) != SIZE_MAX));
 }
 
 static enum ctxp_line_class beginning(struct ctxp_str line) {
@@ -304,7 +313,8 @@ static void mix(uint64_t *hash, unsigned char c) { *hash = (*hash ^ c) * UINT64_
 /* one run of path bytes: a path becomes P, else its numbers become # */
 static void mix_token(uint64_t *hash, struct ctxp_str token) {
   bool path = false;
-  for (size_t i = 0; i < token.len; i++) path = path || token.ptr[i] == '/' || (token.ptr[i] == '.' && i && i + 1 < token.len && !is_digit(token.ptr[i + 1]));
+  for (size_t i = 0; i < token.len; i++)
+    path = path || token.ptr[i] == '/' || (token.ptr[i] == '.' && i && i + 1 < token.len && !is_digit(token.ptr[i + 1]));
   if (path) {
     mix(hash, 'P');
     return;

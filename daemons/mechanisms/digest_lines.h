@@ -13,9 +13,9 @@ void ctxp_matcher_init(struct ctxp_matcher *matcher);
 
 struct ctxp_line {
   struct ctxp_str text; /* as shown; borrowed until the next call */
-  uint64_t number;      /* of the source line, from 1 */
-  size_t offset, len;   /* the piece of the source that it came from */
-  bool overwritten;     /* a carriage return and more text came after it in the same source line */
+  uint64_t number; /* of the source line, from 1 */
+  size_t offset, len; /* the piece of the source that it came from */
+  bool overwritten; /* a carriage return and more text came after it in the same source line */
 };
 struct ctxp_lines { /* a reader */
   struct ctxp_str source;

@@ -1,7 +1,12 @@
 #include <stdio.h>
 #include "mechanisms/fact.h"
 
-enum { LOOK_UNITS = 2000, TEXT_UNITS = 160, NAME_UNITS = 80, COMMENT_MIN_UNITS = 5, DOTS = 3, WHAT_MIN_UNITS = 4 };
+enum { LOOK_UNITS = 2000,
+  TEXT_UNITS = 160,
+  NAME_UNITS = 80,
+  COMMENT_MIN_UNITS = 5,
+  DOTS = 3,
+  WHAT_MIN_UNITS = 4 };
 
 #define DASH " \xe2\x80\x94 " /* U+2014, three units with its blanks */
 enum { DASH_UNITS = 3 };
@@ -39,7 +44,8 @@ static struct ctxp_str docstring(struct ctxp_str s) {
 }
 
 static bool directive(struct ctxp_str line) {
-  static const char *const names[] = {"include", "define", "undef", "if", "ifdef", "ifndef", "elif", "else", "endif", "error", "warning", "pragma", "line"};
+  static const char *const names[] = {
+      "include", "define", "undef", "if", "ifdef", "ifndef", "elif", "else", "endif", "error", "warning", "pragma", "line"};
   size_t at = 1, end;
   while (at < line.len && (line.ptr[at] == ' ' || line.ptr[at] == '\t')) at++;
   for (end = at; end < line.len && line.ptr[end] >= 'a' && line.ptr[end] <= 'z';) end++;
@@ -79,7 +85,9 @@ static struct ctxp_str comment(struct ctxp_str s) {
   return text;
 }
 
-static bool name_byte(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '$' || (c & 0x80); }
+static bool name_byte(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '$' || (c & 0x80);
+}
 
 static struct ctxp_str signature(struct ctxp_str s) {
   static const char *const words[] = {"class", "def", "const", "export", "function", "async"};

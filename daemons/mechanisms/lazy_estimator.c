@@ -23,10 +23,13 @@ struct state {
 };
 
 static int load(void *window, struct ctxp_raw state) { return (void)state, ((struct window *)window)->recorded = true, 0; }
-static void dump(const void *window, struct ctxp_buf *out) { ctxp_buf_char(out, ((const struct window *)window)->recorded ? (char)0xc3 : (char)0xc2); }
+static void dump(const void *window, struct ctxp_buf *out) {
+  ctxp_buf_char(out, ((const struct window *)window)->recorded ? (char)0xc3 : (char)0xc2);
+}
 static bool keeps(const void *window) { return ((const struct window *)window)->recorded; }
 static void deinit(void *window) { (void)window; }
-static const struct ctxp_window_ops window_ops = {.size = sizeof(struct window), .load = load, .dump = dump, .keeps = keeps, .deinit = deinit};
+static const struct ctxp_window_ops window_ops = {
+    .size = sizeof(struct window), .load = load, .dump = dump, .keeps = keeps, .deinit = deinit};
 
 static bool active(const struct ctxp_agent_start *start, struct ctxp_str name) {
   if (!ctxp_has(start, agent_start, activeTools) || ctxp_str_is(name, META_TOOL)) return true;
@@ -109,15 +112,16 @@ static int open_stage(struct ctxp_stage *stage, struct ctxp_error *err) {
 static int save(struct ctxp_stage *stage) { return ctxp_windows_save(&((struct state *)ctxp_stage_state(stage))->windows, stage); }
 static void close_stage(struct ctxp_stage *stage) { ctxp_windows_deinit(&((struct state *)ctxp_stage_state(stage))->windows); }
 
-static const struct ctxp_consume consumes[] = {{CTXP_KIND_session_start, 0}, {CTXP_KIND_session_end, 0}, {CTXP_KIND_agent_start, 0}, {CTXP_KIND_NONE, 0}};
+static const struct ctxp_consume consumes[] = {
+    {CTXP_KIND_session_start, 0}, {CTXP_KIND_session_end, 0}, {CTXP_KIND_agent_start, 0}, {CTXP_KIND_NONE, 0}};
 static const enum ctxp_kind emits[] = {CTXP_KIND_lazy, CTXP_KIND_NONE};
-static const struct ctxp_option options[] = {
-    {.name = "skills", .type = CTXP_OPTION_BOOL, .initial = "true", .unit = "", .help = "the skills section is left out of the prompt too, and counts",
-     .offset = offsetof(struct options, skills)},
+static const struct ctxp_option options[] = {{.name = "skills",
+                                                 .type = CTXP_OPTION_BOOL,
+                                                 .initial = "true",
+                                                 .unit = "",
+                                                 .help = "the skills section is left out of the prompt too, and counts",
+                                                 .offset = offsetof(struct options, skills)},
     {0}};
 
 const struct ctxp_stage_ops ctxp_stage_lazy_estimator = {
-    .api = CTXP_STAGE_API, .name = "lazy-estimator", .summary = "estimates the tool and skill descriptions that were not injected",
-    .role = CTXP_ROLE_MECHANISM_NODE, .version = 1, .consumes = consumes, .emits = emits, .options = options,
-    .options_size = sizeof(struct options), .state_size = sizeof(struct state),
-    .open = open_stage, .event = event, .save = save, .close = close_stage};
+    .api = CTXP_STAGE_API, .name = "lazy-estimator", .summary = "estimates the tool and skill descriptions that were not injected", .role = CTXP_ROLE_MECHANISM_NODE, .version = 1, .consumes = consumes, .emits = emits, .options = options, .options_size = sizeof(struct options), .state_size = sizeof(struct state), .open = open_stage, .event = event, .save = save, .close = close_stage};

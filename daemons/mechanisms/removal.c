@@ -103,7 +103,8 @@ static size_t best_start(struct ctxp_request *request, const struct ctxp_economi
 
 void ctxp_removal_seen(struct ctxp_request *request, const struct ctxp_economics *economics) {
   bool priced = economics->read >= 0 && economics->write >= 0;
-  size_t start = economics->cold ? 0 : priced ? best_start(request, economics) : request->count;
+  size_t start = economics->cold ? 0 : priced ? best_start(request, economics) :
+                                                request->count;
   for (size_t i = start; i < request->count; i++)
     if (may_go(&request->at[i])) remove_result(request, i);
   for (size_t i = 0; i < request->count; i++)

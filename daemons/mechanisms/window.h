@@ -14,15 +14,15 @@
 struct ctxp_window {
   UT_hash_handle hh;
   struct ctxp_buf names; /* MessagePack array [agent, session, thread]: the key in memory */
-  bool changed;          /* since the last save */
-  bool stored;           /* something of it is in the store */
+  bool changed; /* since the last save */
+  bool stored; /* something of it is in the store */
 };
 
 struct ctxp_window_ops {
   size_t size; /* of the mechanism's struct */
   int (*load)(void *window, struct ctxp_raw state);
   void (*dump)(const void *window, struct ctxp_buf *out); /* one MessagePack value; failures stick in the buffer */
-  bool (*keeps)(const void *window);                      /* false: nothing worth storing */
+  bool (*keeps)(const void *window); /* false: nothing worth storing */
   void (*deinit)(void *window);
 };
 
@@ -32,9 +32,11 @@ struct ctxp_windows { /* zero is an empty one */
 };
 
 /* The event's window: from memory, from the store, or a new one of zeros. Borrowed until the next save. */
-int ctxp_windows_get(struct ctxp_windows *windows, struct ctxp_stage *stage, const struct ctxp_event *ev, void *ret_window) __attribute__((warn_unused_result));
+int ctxp_windows_get(struct ctxp_windows *windows, struct ctxp_stage *stage, const struct ctxp_event *ev, void *ret_window)
+    __attribute__((warn_unused_result));
 /* The same, but 1 and nothing made where there is none. */
-int ctxp_windows_find(struct ctxp_windows *windows, struct ctxp_stage *stage, const struct ctxp_event *ev, void *ret_window) __attribute__((warn_unused_result));
+int ctxp_windows_find(struct ctxp_windows *windows, struct ctxp_stage *stage, const struct ctxp_event *ev, void *ret_window)
+    __attribute__((warn_unused_result));
 int ctxp_windows_save(struct ctxp_windows *windows, struct ctxp_stage *stage) __attribute__((warn_unused_result));
 void ctxp_windows_deinit(struct ctxp_windows *windows);
 
@@ -44,4 +46,4 @@ bool ctxp_missed_here(const struct ctxp_stage *stage, const struct ctxp_answer_m
 /* What every mechanism says beside its figures; why: NULL where it acted. */
 #define ctxp_set_verdict(record, shape, is_applied, why) \
   (ctxp_set(record, shape, engine, CTXP_STR("rules")), ctxp_set(record, shape, applied, is_applied), \
-   (void)((why) ? ctxp_set(record, shape, reason, ctxp_str(why)) : 0))
+      (void)((why) ? ctxp_set(record, shape, reason, ctxp_str(why)) : 0))

@@ -23,8 +23,12 @@ struct state {
 static int emit_write(struct ctxp_stage *stage, const struct ctxp_written *w, bool applied, const char *why) {
   struct ctxp_event out = {.kind = CTXP_KIND_write};
   bool smaller = w->fact_tokens < w->original_tokens;
-  out.write = (struct ctxp_write){.toolCallId = ctxp_written_call(w), .path = ctxp_written_path(w), .originalTokens = w->original_tokens, .factTokens = w->fact_tokens,
-                                  .saved = smaller ? (int64_t)(w->original_tokens - w->fact_tokens) : 0, .fact = ctxp_str(w->fact)};
+  out.write = (struct ctxp_write){.toolCallId = ctxp_written_call(w),
+      .path = ctxp_written_path(w),
+      .originalTokens = w->original_tokens,
+      .factTokens = w->fact_tokens,
+      .saved = smaller ? (int64_t)(w->original_tokens - w->fact_tokens) : 0,
+      .fact = ctxp_str(w->fact)};
   ctxp_set_verdict(&out.write, write, applied, why);
   ctxp_set(&out.write, write, contentHash, ctxp_str(w->hash));
   return ctxp_stage_emit(stage, &out);
@@ -32,7 +36,10 @@ static int emit_write(struct ctxp_stage *stage, const struct ctxp_written *w, bo
 
 static int emit_regret(struct ctxp_stage *stage, const struct ctxp_written *w, const char *reason) {
   struct ctxp_event out = {.kind = CTXP_KIND_regret};
-  out.regret = (struct ctxp_regret){.mechanism = CTXP_STR("write"), .toolCallId = ctxp_written_call(w), .tokens = w->original_tokens - w->fact_tokens, .reason = ctxp_str(reason)};
+  out.regret = (struct ctxp_regret){.mechanism = CTXP_STR("write"),
+      .toolCallId = ctxp_written_call(w),
+      .tokens = w->original_tokens - w->fact_tokens,
+      .reason = ctxp_str(reason)};
   return ctxp_stage_emit(stage, &out);
 }
 
@@ -208,9 +215,11 @@ static int event(struct ctxp_stage *stage, const struct ctxp_event *ev) {
 /* {what: "facts", agent, session, thread}: what the window was told of its files, and whether that still holds */
 static int query(struct ctxp_stage *stage, struct ctxp_raw asked, struct ctxp_buf *reply, struct ctxp_error *err) {
   struct state *state = ctxp_stage_state(stage);
-  struct ctxp_event window = {.agent = ctxp_map_str(asked, "agent"), .session = ctxp_map_str(asked, "session"), .thread = ctxp_map_str(asked, "thread")};
+  struct ctxp_event window = {
+      .agent = ctxp_map_str(asked, "agent"), .session = ctxp_map_str(asked, "session"), .thread = ctxp_map_str(asked, "thread")};
   struct ctxp_writes *writes;
-  if (!ctxp_str_is(ctxp_map_str(asked, "what"), "facts")) return ctxp_error_set(err, -ENOENT, "node '%s' answers {what: \"facts\", agent, session, thread}", ctxp_stage_node(stage));
+  if (!ctxp_str_is(ctxp_map_str(asked, "what"), "facts"))
+    return ctxp_error_set(err, -ENOENT, "node '%s' answers {what: \"facts\", agent, session, thread}", ctxp_stage_node(stage));
   int r = ctxp_windows_find(&state->windows, stage, &window, &writes);
   if (r < 0) return ctxp_error_set(err, r, "node '%s' cannot read the window's state", ctxp_stage_node(stage));
   if (r == 1) return ctxp_error_set(err, -ENOENT, "node '%s' knows no fact of that window", ctxp_stage_node(stage));
@@ -239,18 +248,24 @@ static int open_stage(struct ctxp_stage *stage, struct ctxp_error *err) {
 static int save(struct ctxp_stage *stage) { return ctxp_windows_save(&((struct state *)ctxp_stage_state(stage))->windows, stage); }
 static void close_stage(struct ctxp_stage *stage) { ctxp_windows_deinit(&((struct state *)ctxp_stage_state(stage))->windows); }
 
-static const struct ctxp_consume consumes[] = {{CTXP_KIND_tool_result, 1u << CTXP_TOOL_WRITE}, {CTXP_KIND_write_injected, 0}, {CTXP_KIND_context, 0},
-                                               {CTXP_KIND_answer_missed, 0}, {CTXP_KIND_session_end, 0}, {CTXP_KIND_NONE, 0}};
+static const struct ctxp_consume consumes[] = {{CTXP_KIND_tool_result, 1u << CTXP_TOOL_WRITE}, {CTXP_KIND_write_injected, 0},
+    {CTXP_KIND_context, 0}, {CTXP_KIND_answer_missed, 0}, {CTXP_KIND_session_end, 0}, {CTXP_KIND_NONE, 0}};
 static const enum ctxp_kind emits[] = {CTXP_KIND_write, CTXP_KIND_write_inject_failed, CTXP_KIND_regret, CTXP_KIND_NONE};
-static const struct ctxp_option options[] = {
-    {.name = "min_bytes", .type = CTXP_OPTION_U64, .initial = "400", .min = 0, .max = 1u << 30, .unit = "UTF-16 units",
-     .help = "shorter contents are left alone", .offset = offsetof(struct options, min_bytes)},
-    {.name = "sticky", .type = CTXP_OPTION_BOOL, .initial = "true", .unit = "",
-     .help = "what was stripped stays stripped in every later request of the session, so that the prompt cache holds", .offset = offsetof(struct options, sticky)},
+static const struct ctxp_option options[] = {{.name = "min_bytes",
+                                                 .type = CTXP_OPTION_U64,
+                                                 .initial = "400",
+                                                 .min = 0,
+                                                 .max = 1u << 30,
+                                                 .unit = "UTF-16 units",
+                                                 .help = "shorter contents are left alone",
+                                                 .offset = offsetof(struct options, min_bytes)},
+    {.name = "sticky",
+        .type = CTXP_OPTION_BOOL,
+        .initial = "true",
+        .unit = "",
+        .help = "what was stripped stays stripped in every later request of the session, so that the prompt cache holds",
+        .offset = offsetof(struct options, sticky)},
     {0}};
 
 const struct ctxp_stage_ops ctxp_stage_write_compressor = {
-    .api = CTXP_STAGE_API, .name = "write-compressor", .summary = "turns a written file into one line of fact",
-    .role = CTXP_ROLE_MECHANISM_NODE, .version = 1, .consumes = consumes, .emits = emits, .options = options,
-    .options_size = sizeof(struct options), .state_size = sizeof(struct state),
-    .open = open_stage, .event = event, .save = save, .query = query, .close = close_stage};
+    .api = CTXP_STAGE_API, .name = "write-compressor", .summary = "turns a written file into one line of fact", .role = CTXP_ROLE_MECHANISM_NODE, .version = 1, .consumes = consumes, .emits = emits, .options = options, .options_size = sizeof(struct options), .state_size = sizeof(struct state), .open = open_stage, .event = event, .save = save, .query = query, .close = close_stage};

@@ -59,7 +59,8 @@ static void dump(const void *window, struct ctxp_buf *out) {
 struct ctxp_written *ctxp_written_new(struct ctxp_str call, struct ctxp_str path, struct ctxp_str fact) {
   struct ctxp_written *w = calloc(1, sizeof(*w));
   if (!w) return NULL;
-  *w = (struct ctxp_written){.call = ctxp_str_dup(call), .path = ctxp_str_dup(path), .fact = ctxp_str_dup(fact), .call_len = call.len, .path_len = path.len};
+  *w = (struct ctxp_written){
+      .call = ctxp_str_dup(call), .path = ctxp_str_dup(path), .fact = ctxp_str_dup(fact), .call_len = call.len, .path_len = path.len};
   if (w->call && w->path && w->fact) return w;
   ctxp_written_free(w);
   return NULL;
@@ -101,4 +102,5 @@ static void deinit(void *window) {
   struct ctxp_writes *writes = window;
   while (writes->all) ctxp_writes_forget(writes, writes->all);
 }
-const struct ctxp_window_ops ctxp_writes_ops = {.size = sizeof(struct ctxp_writes), .load = load, .dump = dump, .keeps = keeps, .deinit = deinit};
+const struct ctxp_window_ops ctxp_writes_ops = {
+    .size = sizeof(struct ctxp_writes), .load = load, .dump = dump, .keeps = keeps, .deinit = deinit};

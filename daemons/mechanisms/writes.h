@@ -5,7 +5,10 @@
 
 enum { CTXP_WRITES_MAX = 4096 }; /* in one window; beyond them the oldest is forgotten */
 
-enum ctxp_write_step { CTXP_WRITE_OFFERED, CTXP_WRITE_INJECTED, CTXP_WRITE_STRIPPED, CTXP_WRITE_LEFT /* its content stays where it is */ };
+enum ctxp_write_step { CTXP_WRITE_OFFERED,
+  CTXP_WRITE_INJECTED,
+  CTXP_WRITE_STRIPPED,
+  CTXP_WRITE_LEFT /* its content stays where it is */ };
 
 struct ctxp_written {
   UT_hash_handle hh;

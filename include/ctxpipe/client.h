@@ -52,8 +52,8 @@ int ctxp_client_ask(struct ctxp_client *client, const struct ctxp_event *event, 
 /* Waits until everything is acknowledged. >0: not within timeout_ms. */
 int ctxp_client_flush(struct ctxp_client *client, int timeout_ms, struct ctxp_error *err) __attribute__((warn_unused_result));
 void ctxp_client_counts(const struct ctxp_client *client, struct ctxp_client_counts *ret_counts);
-/* The agent could not apply the answer that ctxp_client_ask returned last: an `answer_missed` event takes it back. reason: one of
- * timeout, lost, superseded, refused. */
+/* The agent could not apply the answer that ctxp_client_ask returned last: the collector takes it back by an `answer_missed`
+ * event. reason: timeout, lost, superseded or refused; others: -EINVAL. Takes no number of the client's. */
 int ctxp_client_missed(struct ctxp_client *client, const char *reason, struct ctxp_error *err) __attribute__((warn_unused_result));
 /* Goes on as another client over the same connection, for importers of many files: flushes, then is what ctxp_client_new with
  * this key, agent and product would be, counts included. agent and product: NULL keeps them. >0: not flushed within timeout_ms, nothing changed. */

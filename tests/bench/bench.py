@@ -35,10 +35,10 @@ def skip(what, reason):
     row(what, 'not measured', reason)
 
 
-def cpu_of(command, **more):
+def cpu_of(command, data='', **more):
     """CPU and wall seconds of a command with all its descendants, and its output."""
     before, started = os.times(), time.monotonic()
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more)
+    done = subprocess.run(command, input=data, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more)
     after = os.times()
     if done.returncode:
         sys.exit(f'bench: {" ".join(map(str, command))} failed with {done.returncode}: {done.stderr[-2000:]}')
@@ -115,7 +115,7 @@ def bench_idle(place, seconds):
         ready.append(time.monotonic() - started)
         if number < 4:
             place.ctxpipe('down')
-    pids = [pid for pid, line in place.processes()] or list(place.pids().values())
+    pids = [place.status()['pid'], *place.pids().values()]
     before = sum(map(ticks, pids))
     time.sleep(seconds)  # what is measured is that nothing happens
     used = (sum(map(ticks, pids)) - before) / os.sysconf('SC_CLK_TCK')
@@ -128,13 +128,14 @@ def bench_idle(place, seconds):
 def bench_events(place, turns):
     work = load.Load('bench', turns)
     data = '\n'.join(work.lines()) + '\n'
-    with place.pipeline() as running:
-        pids = [pid for pid, line in place.processes()] or list(place.pids().values())
-        before, started = sum(map(ticks, pids)), time.monotonic()
-        running.ctxpipe('send', '--agent', 'bench', input=data)
-        running.ctxpipe('wait')
-        seconds = time.monotonic() - started
-        used = (sum(map(ticks, pids)) - before) / os.sysconf('SC_CLK_TCK')
+    pipeline = place.start('ctxpipe', 'up', '-f', ROOT / 'config/default.yaml')
+    pipeline.wait_for('ready: ')
+    before, started = os.times(), time.monotonic()
+    cpu_send, _, _ = cpu_of([harness.CTXPIPE, 'send', '--agent', 'bench'], data, env=place.env)
+    place.ctxpipe('down')  # everything is on disk when it ends
+    pipeline.finish()
+    seconds, after = time.monotonic() - started, os.times()
+    used = after.children_user + after.children_system - before.children_user - before.children_system - cpu_send
     size = len(data) / work.events
     row('main path, events from `ctxpipe send` to the log on disk', f'{work.events / seconds:,.0f} events/s', f'{work.events} events of {size:.0f} bytes of JSON on average, one sender')
     row('main path, CPU of the pipeline', f'{1e6 * used / work.events:.0f} µs an event', 'all daemons together, the sender not counted')

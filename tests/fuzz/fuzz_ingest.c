@@ -17,11 +17,11 @@ static void read_items(struct ctxp_list items) {
   fuzz_check(seen <= count);
 }
 
-static void read_numbers(struct ctxp_list numbers) {
-  uint64_t number;
-  uint32_t seen = 0, count = numbers.count;
-  while (ctxp_ingest_number(&numbers, &number) > 0) seen++;
-  fuzz_check(seen <= count);
+static void read_outcomes(struct ctxp_list outcomes) {
+  struct ctxp_ingest_outcome outcome;
+  uint32_t seen = 0, count = outcomes.count;
+  while (ctxp_ingest_next_outcome(&outcomes, &outcome) > 0) seen++;
+  fuzz_check(seen == count);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
@@ -33,7 +33,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   }
   fuzz_check(message.op < CTXP_INGEST_OPS);
   if (message.op == CTXP_INGEST_EVENTS) read_items(message.events.items);
-  if (message.op == CTXP_INGEST_APPLIED) read_numbers(message.applied);
-  if (message.op == CTXP_INGEST_HELLO) read_numbers(message.hello.applied);
+  if (message.op == CTXP_INGEST_OUTCOME) read_outcomes(message.outcomes);
+  if (message.op == CTXP_INGEST_HELLO) read_outcomes(message.hello.outcomes);
   return 0;
 }

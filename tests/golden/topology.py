@@ -50,7 +50,7 @@ def good(ctxpipe, name):
 
 
 def main():
-    ctxpipe, update = sys.argv[1], '--update' in sys.argv
+    ctxpipe, update = os.path.abspath(sys.argv[1]), '--update' in sys.argv
     names = sorted(path.stem for path in CASES.glob('*.yaml'))
     print(f'1..{len(names)}')
     failed = 0

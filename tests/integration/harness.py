@@ -14,11 +14,13 @@ import sys
 import tempfile
 import time
 import traceback
+from decimal import Decimal
 
 SOURCE = pathlib.Path(os.environ.get('CTXP_SOURCE', pathlib.Path(__file__).resolve().parents[2]))
 BUILD = pathlib.Path(os.environ.get('CTXP_BUILD', SOURCE / 'build')).resolve()
 SHARED = pathlib.Path(os.environ.get('CTXP_SHARED', SOURCE.parent / 'shared'))
 CTXPIPE = str(BUILD / 'daemons' / 'ctxpipe' / 'ctxpipe')
+AGENT = str(BUILD / 'tests' / 'integration' / 'agent')
 PATIENCE = float(os.environ.get('CTXP_PATIENCE', '60'))  # seconds that one command may take; a test that needs it is wrong
 TESTS = []
 
@@ -71,6 +73,8 @@ class Output:
 
     def finish(self, seconds=PATIENCE):
         """Waits for the exit; returns the code. The rest of the output is in .text."""
+        if self.process.stdin and self.process.stdin.closed:
+            self.process.stdin = None
         rest, _ = self.process.communicate(timeout=seconds)
         self.text += (self.pending + rest).decode(errors='replace')
         self.pending = b''
@@ -82,8 +86,9 @@ class Done:
         self.arguments, self.code, self.out, self.err = arguments, code, out, err
 
     def json(self):
+        """Its output, decimals as Decimal."""
         try:
-            return json.loads(self.out)
+            return json.loads(self.out, parse_float=Decimal)
         except ValueError as error:
             raise AssertionError(f'{self}: is not JSON: {error}') from None
 
@@ -171,6 +176,16 @@ class Place:
     def status(self):
         return self.ctxpipe('status', '--json').json()
 
+    @property
+    def endpoint(self):
+        return f'ipc://{self.env["XDG_RUNTIME_DIR"]}/ctxpipe/ingest.sock'
+
+    def running(self):
+        """Fails unless every node runs; returns the status."""
+        status = self.status()
+        check(all(row['state'] in ('running', 'catching up') for row in status['nodes']), f'a node does not run: {status}')
+        return status
+
     def pids(self):
         return {row['node']: row['pid'] for row in self.status()['nodes'] if row.get('pid')}
 
@@ -222,6 +237,30 @@ def lines_of(path):
     data = pathlib.Path(path).read_bytes()
     check(data == b'' or data.endswith(b'\n'), f'{path} does not end with a whole line')
     return [json.loads(line) for line in data.splitlines()]
+
+
+CLASSES = ('input', 'cacheRead', 'cacheWrite5m', 'cacheWrite1h')
+VIEW_BANDS = ('file_view', 'text_view', 'docs_view', 'search_results')
+
+
+def money(value):
+    """null: nothing in it has a price."""
+    return Decimal(0) if value is None else Decimal(value)
+
+
+def closes(out, what):
+    """Promise 3 in one object of `report` or `spend`, numbers read as Decimal: the parts are the whole, at every grain."""
+    totals = out['totals']
+    same(sum(totals[key] for key in CLASSES), totals['billed'], f'{what}: the four input classes')
+    for rows, cost in (('sessions', 'cost'), ('sessions', 'costInput'), ('bands', 'cost'), ('bands', 'costTiered'), ('messages', 'cost'), ('messages', 'costTiered')):
+        if rows in out:
+            same(sum(row['billed'] for row in out[rows]), totals['billed'], f'{what}: billed tokens of the {rows}')
+            same(sum(money(row[cost]) for row in out[rows]), money(totals['cost' if cost == 'cost' and rows == 'sessions' else 'costInput']), f'{what}: {cost} of the {rows}')
+    for band in out['bands']:
+        views = [row for row in out['views'] if row['band'] == band['band']]
+        if views or band['band'] in VIEW_BANDS:
+            for key in ('billed', 'cost', 'costTiered', 'own'):
+                same(sum(money(row[key]) for row in views), money(band[key]), f'{what}: {key} of the views of {band["band"]}')
 
 
 def main():

@@ -1,9 +1,10 @@
 """Three agents feed one collector at the same time; every command and every file then says the same."""
 import json
+import re
 import subprocess
 import threading
 
-from harness import BUILD, SOURCE, check, lines_of, main, same, test
+from harness import AGENT, BUILD, SOURCE, check, closes, lines_of, main, same, test
 from load import Load
 
 
@@ -21,38 +22,33 @@ def three_agents(place, turns=60):
     """Two through `ctxpipe send`, one through the C client; returns the loads of the first two, and the totals of the third."""
     loads = [Load('pi@one', turns), Load('pi@two', turns)]
     senders = [place.start('ctxpipe', 'send', '--agent', work.agent, '--product', 'pi', stdin=subprocess.PIPE) for work in loads]
-    client = place.start(BUILD / 'agents/c/example', endpoint(place), str(turns))
+    client = place.start(AGENT, place.endpoint, 'c-agent', str(turns))
     threads = [feed(child, list(work.lines())) for child, work in zip(senders, loads)]
-    for child in (*senders, client):
-        same(child.finish(), 0, f'exit code of {child.process.args}: {child.text}')
     for thread in threads:
         thread.join()
+    for child in (*senders, client):
+        same(child.finish(), 0, f'exit code of {child.process.args}: {child.text}')
     return loads, json.loads(client.text.strip().splitlines()[-1])
-
-
-def endpoint(place):
-    return f'ipc://{place.env["XDG_RUNTIME_DIR"]}/ctxpipe/ingest.sock'
 
 
 @test
 def three_agents_at_once_and_every_command_agrees(place):
     with place.pipeline():
         loads, client = three_agents(place)
-        status = place.status()
-        check(all(row['state'] == 'ready' for row in status['nodes']), f'a node is not ready: {status}')
+        status = place.running()
         agents = {row['agent']: row for row in status['agents']}
         for work in loads:
             same(agents[work.agent]['events'], work.events, f'events of {work.agent} in status')
             same(agents[work.agent]['refused'], 0, f'refused events of {work.agent}')
-        same(agents['c-example']['events'], client['events'], 'events of the C client in status')
+        same(agents['c-agent']['events'], client['events'], 'events of the C client in status')
         spend = place.ctxpipe('spend', '--json').json()
         billed = sum(work.billed for work in loads) + client['billed']
         same(spend['totals']['billed'], billed, 'billed tokens in spend')
         same(spend['totals']['requests'], sum(work.requests for work in loads) + client['requests'], 'requests in spend')
-        for grain in ('bands', 'views', 'tools'):
-            same(sum(row['billed'] for row in spend[grain]), billed, f'the sum of the {grain}')
+        closes(spend, 'spend')
+        closes(place.ctxpipe('spend', '--json', '--by', 'message').json(), 'spend by message')
         stats = place.ctxpipe('stats', '--json').json()
-        tail = [json.loads(line) for line in place.ctxpipe('tail', '--from', 'start', '--no-follow').out.splitlines()]
+        tail = [json.loads(line) for line in place.ctxpipe('tail', '--no-follow').out.splitlines()]
         check(tail, 'tail printed nothing')
     log = lines_of(place.state / 'events.jsonl')
     for work in loads:
@@ -93,10 +89,24 @@ def the_same_events_sent_again_under_the_same_key_count_once(place):
 
 
 @test
+def the_example_in_c_gets_an_answer_and_an_acknowledgement(place):
+    with place.pipeline():
+        done = place.run(BUILD / 'agents/c/agent_example', place.endpoint)
+        same(done.out.splitlines(), ['the window gets the result as it is', '4 events, 4 acknowledged'], 'what the example prints')
+
+
+@test
+def the_topology_in_the_readme_is_one(place):
+    text = re.search(r'```yaml\n(.*?)```', (SOURCE / 'README.md').read_text(), re.S)[1]
+    place.topology()  # its prices stand beside it
+    place.ctxpipe('check', '-f', place.write('readme.yaml', text))
+
+
+@test
 def every_shipped_topology_starts_and_ends(place):
     for name in sorted(path.name for path in (SOURCE / 'config').glob('*.yaml') if 'nodes:' in path.read_text()):
         with place.pipeline(SOURCE / 'config' / name):
-            check(all(row['state'] == 'ready' for row in place.status()['nodes']), f'{name}: a node is not ready')
+            place.running()
         same(place.processes(), [], f'processes after {name}')
 
 

@@ -85,8 +85,8 @@ def topology_daemons():
 
 def readme_rows():
     """Daemons with a row of their own: | `name` | ... in the README's table of stages."""
-    readme = pathlib.Path('README.md')
-    return set(re.findall(r'^\| `([a-z-]+)` \|', readme.read_text(), re.M)) if readme.exists() else set()
+    section = re.search(r'^## Stages$(.*?)^## ', pathlib.Path('README.md').read_text(), re.M | re.S)
+    return set(re.findall(r'^\| `([a-z-]+)` \|', section[1], re.M)) if section else set()
 
 
 def check_registry():

@@ -24,26 +24,28 @@ static struct ctxp_ingest decode(const struct ctxp_buf *buf) {
 
 static void write_hello(struct ctxp_buf *out) {
   struct ctxp_ingest_hello hello = {CTXP_STR("x"), CTXP_STR("k"), CTXP_STR("a"), CTXP_STR("pi"), 1, 2, 3, {0}};
-  const uint64_t applied[] = {4, 500};
-  ctxp_ingest_write_hello(out, &hello, applied, 2);
+  const struct ctxp_ingest_outcome outcomes[] = {{4, CTXP_OUTCOME_APPLIED}, {500, CTXP_OUTCOME_LOST}};
+  ctxp_ingest_write_hello(out, &hello, outcomes, 2);
 }
 
 static void hello_has_these_bytes_and_comes_back(void **state) {
   (void)state;
   ctxp_auto_buf out = {0};
   write_hello(&out);
-  ASSERT_BYTES(&out, "\x93\x01\xa5hello\x88\xa6""client\xa1x\xa3key\xa1k\xa5""agent\xa1""a\xa7product\xa2pi\xa5nonce\x01\xa6stream\x02\xa4""base\x03\xa7""applied\x92\x04\xcd\x01\xf4");
+  ASSERT_BYTES(&out, "\x93\x01\xa5hello\x88\xa6""client\xa1x\xa3key\xa1k\xa5""agent\xa1""a\xa7product\xa2pi\xa5nonce\x01\xa6stream\x02\xa4""base\x03\xa8outcomes\x92\x92\x04\xa7""applied\x92\xcd\x01\xf4\xa4lost");
   struct ctxp_ingest m = decode(&out);
-  uint64_t n;
+  struct ctxp_ingest_outcome o;
   assert_int_equal(m.op, CTXP_INGEST_HELLO);
   assert_true(ctxp_str_is(m.hello.key, "k") && ctxp_str_is(m.hello.agent, "a") && ctxp_str_is(m.hello.product, "pi"));
   assert_int_equal(m.hello.stream, 2);
   assert_int_equal(m.hello.base, 3);
-  assert_int_equal(ctxp_ingest_number(&m.hello.applied, &n), 1);
-  assert_int_equal(n, 4);
-  assert_int_equal(ctxp_ingest_number(&m.hello.applied, &n), 1);
-  assert_int_equal(n, 500);
-  assert_int_equal(ctxp_ingest_number(&m.hello.applied, &n), 0);
+  assert_int_equal(ctxp_ingest_next_outcome(&m.hello.outcomes, &o), 1);
+  assert_int_equal(o.seq, 4);
+  assert_int_equal(o.outcome, CTXP_OUTCOME_APPLIED);
+  assert_int_equal(ctxp_ingest_next_outcome(&m.hello.outcomes, &o), 1);
+  assert_int_equal(o.seq, 500);
+  assert_int_equal(o.outcome, CTXP_OUTCOME_LOST);
+  assert_int_equal(ctxp_ingest_next_outcome(&m.hello.outcomes, &o), 0);
 }
 
 static void events_have_these_bytes_and_come_back(void **state) {
@@ -161,6 +163,7 @@ static void what_is_wrong_with_a_message_is_said(void **state) {
   refusal_is("\x92\x01\xa5grxet", 8, -EBADMSG, "unknown operation");
   refusal_is("\x93\x01\xa5greet\x00", 9, -EBADMSG, "wrong number of arguments");
   refusal_is("\x92\x01\xa5greet\x00", 9, -EBADMSG, "bytes behind the end of the message");
+  refusal_is("\x93\x01\xa8outcomes\x91\x92\x01\xa4good", 19, -EBADMSG, "outcomes must hold pairs of a number and an outcome");
   refusal_is("\x93\x01\xa5hello\x80", 9, -EBADMSG, "hello: `key` must be a text of 1 to 200 bytes");
   refusal_is("\x93\x01\xa5hello\x81\xa3key\xa1k", 15, -EBADMSG, "hello: `agent` must be a text of 1 to 200 bytes");
 }

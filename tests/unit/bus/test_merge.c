@@ -31,7 +31,11 @@ static uint64_t reach(void *data) {
 }
 
 static void add_item(struct source *src, uint64_t number, unsigned topic, struct ctxp_raw body) {
-  src->items[src->count] = (struct ctxp_item){.seq = src->collector ? number : src->count + 1, .cause = src->collector ? 0 : number, .ts_ms = number * 10, .topic = topic, .body = body};
+  src->items[src->count] = (struct ctxp_item){.seq = src->collector ? number : src->count + 1,
+      .cause = src->collector ? 0 : number,
+      .ts_ms = number * 10,
+      .topic = topic,
+      .body = body};
   src->count++;
   src->reach_after[src->count] = src->collector ? number : number - 1; /* more of this cause may come */
 }
@@ -101,7 +105,8 @@ static void drain_into(struct ctxp_buf *out) {
   while ((r = ctxp_merge_next(merge, &item, &input)) > 0) {
     if (r == 2) {
       struct ctxp_merge_hold_begun begun = ctxp_merge_begun(merge);
-      ctxp_buf_printf(out, "hold %u %llu-%llu@%llu ", begun.input, (unsigned long long)begun.from, (unsigned long long)begun.to, (unsigned long long)begun.ts_ms);
+      ctxp_buf_printf(out, "hold %u %llu-%llu@%llu ", begun.input, (unsigned long long)begun.from, (unsigned long long)begun.to,
+          (unsigned long long)begun.ts_ms);
       continue;
     }
     ctxp_buf_printf(out, "%u:%llu ", input, (unsigned long long)(input ? item.cause : item.seq));

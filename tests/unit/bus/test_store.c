@@ -31,7 +31,9 @@ static int open_it(bool power, bool read_only) {
 }
 static struct ctxp_raw raw(const char *text) { return (struct ctxp_raw){(const uint8_t *)text, strlen(text)}; }
 
-static void put(const char *key, const char *value) { assert_int_equal(ctxp_store_put(store, CTXP_DB_STATE, raw(key), raw(value), &err), 0); }
+static void put(const char *key, const char *value) {
+  assert_int_equal(ctxp_store_put(store, CTXP_DB_STATE, raw(key), raw(value), &err), 0);
+}
 static const char *get(const char *key, struct ctxp_buf *out) {
   int r = ctxp_store_get(store, CTXP_DB_STATE, raw(key), out, &err);
   assert_true(r >= 0);
@@ -94,7 +96,8 @@ static void a_second_opener_is_told_who_has_it(void **state) {
   char expected[200];
   assert_int_equal(open_it(true, false), 0);
   assert_int_equal(ctxp_store_open(dir.path, &options, &second, &err), -EWOULDBLOCK);
-  snprintf(expected, sizeof(expected), "%s is in use by another process, pid %d; stop that one first (ctxpipe down), or name another state_dir", dir.path, (int)getpid());
+  snprintf(expected, sizeof(expected),
+      "%s is in use by another process, pid %d; stop that one first (ctxpipe down), or name another state_dir", dir.path, (int)getpid());
   assert_string_equal(err.text, expected);
 }
 

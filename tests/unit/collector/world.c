@@ -135,6 +135,8 @@ static void tell(struct world *w, int running) {
   pthread_mutex_unlock(&w->mutex);
 }
 
+bool world_ended(struct world *w) { return w->running == WORLD_ENDED; }
+
 static bool is_up(struct world *w, uint64_t unused) { return (void)unused, w->running != 0; }
 static bool has_head(struct world *w, uint64_t head) { return w->head >= head; }
 static bool has_round(struct world *w, uint64_t round) { return w->rounds >= round; }
@@ -179,6 +181,7 @@ static void *run(void *data) {
     tell(w, 1);
   }
   close_node(&node);
+  tell(w, WORLD_ENDED);
   return NULL;
 }
 

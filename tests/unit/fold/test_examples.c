@@ -67,7 +67,8 @@ static struct ctxp_str model_of(struct ctxp_str agent) {
   struct ctxp_str model = {"", 0};
   for (unsigned i = 0; i < line_count; i++) {
     struct ctxp_raw line = ctxp_buf_raw(&lines[i]);
-    if (ctxp_str_is(ctxp_map_str(line, "type"), "agent_spawned") && ctxp_str_eq(agent_of(line), agent)) model = ctxp_map_str(line, "modelId");
+    if (ctxp_str_is(ctxp_map_str(line, "type"), "agent_spawned") && ctxp_str_eq(agent_of(line), agent))
+      model = ctxp_map_str(line, "modelId");
   }
   return model;
 }
@@ -81,8 +82,14 @@ static void push_message(struct ctxp_event *ev, struct ctxp_raw line) {
   uint32_t left = 0;
   ev->kind = CTXP_KIND_context_message;
   m->id = ctxp_map_str(line, "id");
-  m->role = ctxp_str_is(role, "assistant") ? CTXP_ROLE_assistant : ctxp_str_is(role, "tool") ? CTXP_ROLE_tool : ctxp_str_is(role, "system") ? CTXP_ROLE_system : CTXP_ROLE_user;
-  m->band = ctxp_str_is(role, "assistant") ? CTXP_BAND_assistant : ctxp_str_is(role, "tool") ? CTXP_BAND_tool_output : ctxp_str_is(role, "system") ? CTXP_BAND_system : CTXP_BAND_user_prompt;
+  m->role = ctxp_str_is(role, "assistant") ? CTXP_ROLE_assistant :
+      ctxp_str_is(role, "tool")            ? CTXP_ROLE_tool :
+      ctxp_str_is(role, "system")          ? CTXP_ROLE_system :
+                                             CTXP_ROLE_user;
+  m->band = ctxp_str_is(role, "assistant") ? CTXP_BAND_assistant :
+      ctxp_str_is(role, "tool")            ? CTXP_BAND_tool_output :
+      ctxp_str_is(role, "system")          ? CTXP_BAND_system :
+                                             CTXP_BAND_user_prompt;
   m->tokens = ctxp_map_u64(line, "tokens", 0);
   if (ctxp_map_str(line, "label").len) ctxp_set(m, context_message, label, ctxp_map_str(line, "label"));
   if (ctxp_map_str(line, "toolCallId").len) ctxp_set(m, context_message, toolCallId, ctxp_map_str(line, "toolCallId"));
@@ -138,7 +145,9 @@ static double number(struct ctxp_raw map, const char *key) {
   struct ctxp_raw raw = ctxp_map_get(map, key);
   struct ctxp_cursor c = ctxp_cursor(raw);
   if (raw.len) assert_int_equal(ctxp_cursor_next(&c, &v), 0);
-  return v.type == CTXP_PACK_F64 ? v.f : v.type == CTXP_PACK_U64 ? (double)v.u : v.type == CTXP_PACK_I64 ? (double)v.i : NAN;
+  return v.type == CTXP_PACK_F64 ? v.f : v.type == CTXP_PACK_U64 ? (double)v.u :
+      v.type == CTXP_PACK_I64                                    ? (double)v.i :
+                                                                   NAN;
 }
 
 static bool is_nil(struct ctxp_raw map, const char *key) { return ctxp_raw_type(ctxp_map_get(map, key)) == CTXP_PACK_NIL; }
@@ -148,11 +157,13 @@ static void compare_money(struct ctxp_raw ours, struct ctxp_raw theirs, const ch
   if (is_nil(ours, "costNano") != is_nil(theirs, "cost")) fail_msg("%s: one has a cost, the other has none", what);
   if (is_nil(theirs, "cost")) return;
   double nano = number(theirs, "cost") * 1e9;
-  if (fabs(nano - number(ours, "costNano")) > 1e-4) fail_msg("%s: cost is %.0f nano-dollars, expected %f", what, number(ours, "costNano"), nano);
+  if (fabs(nano - number(ours, "costNano")) > 1e-4)
+    fail_msg("%s: cost is %.0f nano-dollars, expected %f", what, number(ours, "costNano"), nano);
 }
 
 static void compare_figure(struct ctxp_raw ours, struct ctxp_raw theirs, const char *key, const char *what) {
-  if (fabs(number(ours, key) - number(theirs, key)) > 1e-6) fail_msg("%s: %s is %f, expected %f", what, key, number(ours, key), number(theirs, key));
+  if (fabs(number(ours, key) - number(theirs, key)) > 1e-6)
+    fail_msg("%s: %s is %f, expected %f", what, key, number(ours, key), number(theirs, key));
 }
 
 static struct ctxp_raw find_view(struct ctxp_raw report, struct ctxp_raw theirs) {
@@ -161,7 +172,9 @@ static struct ctxp_raw find_view(struct ctxp_raw report, struct ctxp_raw theirs)
   uint32_t left;
   assert_int_equal(ctxp_array_open(&it, &left), 0);
   while (left && ctxp_array_next(&it, &left, &row) > 0)
-    if (ctxp_str_eq(ctxp_map_str(row, "kind"), ctxp_map_str(theirs, "kind")) && ctxp_str_eq(ctxp_map_str(row, "label"), ctxp_map_str(theirs, "label"))) return row;
+    if (ctxp_str_eq(ctxp_map_str(row, "kind"), ctxp_map_str(theirs, "kind")) &&
+        ctxp_str_eq(ctxp_map_str(row, "label"), ctxp_map_str(theirs, "label")))
+      return row;
   return (struct ctxp_raw){0};
 }
 
@@ -179,7 +192,8 @@ static void compare_rows(struct ctxp_raw report, struct ctxp_raw theirs, const c
     struct ctxp_raw ours = strcmp(list, "views") == 0 ? find_view(report, row) : fold_row(report, list, label, name);
     if (!ours.len) fail_msg("%s is missing", what);
     if (strcmp(list, "tools") == 0) {
-      if (fabs(number(ours, "billed") - number(ours, "asViews") - number(row, "billed")) > 1e-6) fail_msg("%s: billed without views differs", what);
+      if (fabs(number(ours, "billed") - number(ours, "asViews") - number(row, "billed")) > 1e-6)
+        fail_msg("%s: billed without views differs", what);
       continue;
     }
     compare_figure(ours, row, "own", what);
@@ -249,10 +263,12 @@ EXAMPLE("08", equal_rows_stand_by_label)
 EXAMPLE("09", agents_are_folded_apart_and_summed_by_key)
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test_teardown(a_small_early_file_outspends_a_big_late_result, clean), cmocka_unit_test_teardown(cached_and_uncached_rates_split_alike, clean),
-      cmocka_unit_test_teardown(an_empty_message_and_an_unknown_id_bill_nothing, clean), cmocka_unit_test_teardown(a_pointer_repeated_in_a_request_is_billed_each_time, clean),
-      cmocka_unit_test_teardown(views_are_found_by_label_then_by_path_else_unattributed, clean), cmocka_unit_test_teardown(equal_rows_stand_by_label, clean),
+  const struct CMUnitTest tests[] = {cmocka_unit_test_teardown(a_small_early_file_outspends_a_big_late_result, clean),
+      cmocka_unit_test_teardown(cached_and_uncached_rates_split_alike, clean),
+      cmocka_unit_test_teardown(an_empty_message_and_an_unknown_id_bill_nothing, clean),
+      cmocka_unit_test_teardown(a_pointer_repeated_in_a_request_is_billed_each_time, clean),
+      cmocka_unit_test_teardown(views_are_found_by_label_then_by_path_else_unattributed, clean),
+      cmocka_unit_test_teardown(equal_rows_stand_by_label, clean),
       cmocka_unit_test_teardown(agents_are_folded_apart_and_summed_by_key, clean)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

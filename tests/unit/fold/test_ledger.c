@@ -25,22 +25,28 @@ static void expect_lines(const char *kind, bool seed_only, const char *lines) {
 static void the_seeds_example_lines_come_out_byte_for_byte(void **state) {
   (void)state;
   fold_open(&t, NULL);
-  fold_push(&t, "{\"ts\":\"2026-08-30T06:10:19.549Z\",\"kind\":\"amnesia-tag\",\"toolCallId\":\"call_...\",\"tool\":\"read\",\"decision\":\"RETAIN\",\"tokens\":485}");
+  fold_push(&t,
+      "{\"ts\":\"2026-08-30T06:10:19.549Z\",\"kind\":\"amnesia-tag\",\"toolCallId\":\"call_...\",\"tool\":\"read\",\"decision\":\"RETAIN\","
+      "\"tokens\":485}");
   fold_push(&t, "{\"ts\":\"2026-08-30T06:10:19.550Z\",\"kind\":\"turn_end\",\"turn\":1}");
   fold_push(&t, "{\"ts\":\"2026-08-30T06:09:45.741Z\",\"kind\":\"lazy\",\"avoidedTokens\":877}");
-  fold_push(&t, "{\"ts\":\"2026-08-30T06:06:20.401Z\",\"kind\":\"bash\",\"toolCallId\":\"call_...\",\"command\":\"...\",\"originalTokens\":9000,\"summaryTokens\":300,\"saved\":8700}");
+  fold_push(&t,
+      "{\"ts\":\"2026-08-30T06:06:20.401Z\",\"kind\":\"bash\",\"toolCallId\":\"call_...\",\"command\":\"...\",\"originalTokens\":9000,"
+      "\"summaryTokens\":300,\"saved\":8700}");
   expect_lines(NULL, true,
-               "{\"ts\":\"2026-08-30T06:10:19.549Z\",\"kind\":\"amnesia-tag\",\"toolCallId\":\"call_...\",\"tool\":\"read\",\"decision\":\"RETAIN\",\"tokens\":485}\n"
-               "{\"ts\":\"2026-08-30T06:10:19.550Z\",\"kind\":\"turn\",\"turn\":1,\"bash\":0,\"amnesia\":0,\"lazy\":0,\"write\":0,\"total\":0,"
-               "\"cumulative\":{\"bash\":0,\"amnesia\":0,\"lazy\":0,\"write\":0,\"total\":0}}\n"
-               "{\"ts\":\"2026-08-30T06:09:45.741Z\",\"kind\":\"lazy\",\"avoidedTokens\":877}\n"
-               "{\"ts\":\"2026-08-30T06:06:20.401Z\",\"kind\":\"bash\",\"toolCallId\":\"call_...\",\"command\":\"...\",\"originalTokens\":9000,\"summaryTokens\":300,\"saved\":8700}\n");
+      "{\"ts\":\"2026-08-30T06:10:19.549Z\",\"kind\":\"amnesia-tag\",\"toolCallId\":\"call_...\",\"tool\":\"read\",\"decision\":\"RETAIN\","
+      "\"tokens\":485}\n"
+      "{\"ts\":\"2026-08-30T06:10:19.550Z\",\"kind\":\"turn\",\"turn\":1,\"bash\":0,\"amnesia\":0,\"lazy\":0,\"write\":0,\"total\":0,"
+      "\"cumulative\":{\"bash\":0,\"amnesia\":0,\"lazy\":0,\"write\":0,\"total\":0}}\n"
+      "{\"ts\":\"2026-08-30T06:09:45.741Z\",\"kind\":\"lazy\",\"avoidedTokens\":877}\n"
+      "{\"ts\":\"2026-08-30T06:06:20.401Z\",\"kind\":\"bash\",\"toolCallId\":\"call_...\",\"command\":\"...\",\"originalTokens\":9000,"
+      "\"summaryTokens\":300,\"saved\":8700}\n");
 }
 
 #define BASH "{\"kind\":\"bash\",\"toolCallId\":\"b\",\"command\":\"make\",\"originalTokens\":2000,\"summaryTokens\":1,\"saved\":1999%s}"
 #define TURN(n, bash, lazy, total, cum_bash, cum_lazy, cum) \
-  "{\"ts\":\"" n "\",\"kind\":\"turn\",\"turn\":0,\"bash\":" bash ",\"amnesia\":0,\"lazy\":" lazy ",\"write\":0,\"total\":" total ",\"cumulative\":{\"bash\":" cum_bash \
-  ",\"amnesia\":0,\"lazy\":" cum_lazy ",\"write\":0,\"total\":" cum "}}\n"
+  "{\"ts\":\"" n "\",\"kind\":\"turn\",\"turn\":0,\"bash\":" bash ",\"amnesia\":0,\"lazy\":" lazy ",\"write\":0,\"total\":" total \
+  ",\"cumulative\":{\"bash\":" cum_bash ",\"amnesia\":0,\"lazy\":" cum_lazy ",\"write\":0,\"total\":" cum "}}\n"
 
 static void what_came_between_turns_counts_once_in_the_next_that_ends(void **state) {
   (void)state;
@@ -52,7 +58,8 @@ static void what_came_between_turns_counts_once_in_the_next_that_ends(void **sta
   fold_push(&t, "{\"ts\":\"2026-09-01T08:00:00.000Z\",\"kind\":\"turn_end\",\"turn\":0}");
   fold_push(&t, "{\"ts\":\"2026-09-01T08:00:01.000Z\",\"kind\":\"turn_end\",\"turn\":0}");
   expect_lines("turn", true,
-               TURN("2026-09-01T08:00:00.000Z", "1999", "877", "2876", "1999", "877", "2876") TURN("2026-09-01T08:00:01.000Z", "0", "0", "0", "1999", "877", "2876"));
+      TURN("2026-09-01T08:00:00.000Z", "1999", "877", "2876", "1999", "877", "2876")
+          TURN("2026-09-01T08:00:01.000Z", "0", "0", "0", "1999", "877", "2876"));
 }
 
 static void what_was_not_applied_is_potential_and_in_no_total(void **state) {
@@ -78,7 +85,9 @@ static void net_is_total_less_auxiliary_calls_and_regret_and_may_be_negative(voi
   (void)state;
   fold_open(&t, NULL);
   fold_push(&t, BASH, "");
-  fold_push(&t, "{\"kind\":\"aux\",\"mechanism\":\"bash\",\"model\":\"small\",\"inputTokens\":2000,\"outputTokens\":100,\"durationMs\":7,\"outcome\":\"ok\"}");
+  fold_push(&t,
+      "{\"kind\":\"aux\",\"mechanism\":\"bash\",\"model\":\"small\",\"inputTokens\":2000,\"outputTokens\":100,\"durationMs\":7,\"outcome\":"
+      "\"ok\"}");
   fold_push(&t, "{\"kind\":\"regret\",\"mechanism\":\"bash\",\"toolCallId\":\"b\",\"tokens\":99,\"reason\":\"read again\"}");
   fold_push(&t, "{\"kind\":\"turn_end\",\"turn\":3}");
   struct ctxp_turn turn = last_turn();
@@ -120,7 +129,8 @@ static void what_was_applied_and_came_back_is_regret_and_carried_no_more(void **
 }
 
 static void prompt(const char *call, unsigned keep, const char *append) {
-  fold_push(&t, "{\"kind\":\"prompt\",\"callId\":\"%s\",\"model\":\"v/m\",\"keep\":%u,\"append\":[%s],\"usage\":{\"input\":1000}}", call, keep, append);
+  fold_push(&t, "{\"kind\":\"prompt\",\"callId\":\"%s\",\"model\":\"v/m\",\"keep\":%u,\"append\":[%s],\"usage\":{\"input\":1000}}", call,
+      keep, append);
 }
 
 static void what_is_kept_out_is_carried_in_every_request_until_a_compaction(void **state) {
@@ -183,7 +193,9 @@ static void threads_have_their_own_turns_and_the_session_their_sum(void **state)
   assert_int_equal(ctxp_map_u64(all, "sessions", 0), 1);
 }
 
-#define RESTORE "{\"kind\":\"session_start\",\"product\":\"pi\",\"restore\":{\"cumulative\":{\"bash\":1000,\"amnesia\":1,\"lazy\":2,\"write\":3,\"total\":%u},\"turns\":[%s]}}"
+#define RESTORE \
+  "{\"kind\":\"session_start\",\"product\":\"pi\",\"restore\":{\"cumulative\":{\"bash\":1000,\"amnesia\":1,\"lazy\":2,\"write\":3," \
+  "\"total\":%u},\"turns\":[%s]}}"
 #define OLD_TURN "{\"turn\":0,\"bash\":1000,\"amnesia\":1,\"lazy\":2,\"write\":3,\"total\":1006}"
 
 static void a_snapshot_is_restored_for_a_session_that_is_not_known(void **state) {
@@ -193,7 +205,9 @@ static void a_snapshot_is_restored_for_a_session_that_is_not_known(void **state)
   fold_push(&t, RESTORE, 1006, OLD_TURN);
   assert_int_equal(t.emitted[0].event.kind, CTXP_KIND_restored);
   char *snapshot = fold_json(t.emitted[0].event.restored.snapshot);
-  assert_string_equal(snapshot, "{\"cumulative\":{\"bash\":1000,\"amnesia\":1,\"lazy\":2,\"write\":3,\"total\":1006},\"turns\":[{\"turn\":0,\"bash\":1000,\"amnesia\":1,\"lazy\":2,\"write\":3,\"total\":1006}]}");
+  assert_string_equal(snapshot,
+      "{\"cumulative\":{\"bash\":1000,\"amnesia\":1,\"lazy\":2,\"write\":3,\"total\":1006},\"turns\":[{\"turn\":0,\"bash\":1000,"
+      "\"amnesia\":1,\"lazy\":2,\"write\":3,\"total\":1006}]}");
   free(snapshot);
   fold_push(&t, BASH, "");
   fold_push(&t, "{\"kind\":\"turn_end\",\"turn\":0}");
@@ -214,8 +228,9 @@ static void a_restore_that_does_not_fit_is_refused_by_name(void **state) {
   fold_push(&t, RESTORE, 1007, OLD_TURN);
   assert_int_equal(t.emitted_count, 0);
   assert_int_equal(t.refused, 1);
-  assert_string_equal(t.last_refusal, "session_start: restore of session 's1' does not fit: cumulative must have bash, amnesia, lazy, write and total as whole numbers, "
-                                      "total their sum; it starts at zero");
+  assert_string_equal(t.last_refusal,
+      "session_start: restore of session 's1' does not fit: cumulative must have bash, amnesia, lazy, write and total as whole numbers, "
+      "total their sum; it starts at zero");
   fold_push(&t, "{\"kind\":\"turn_end\",\"turn\":0}");
   assert_int_equal(last_turn().cumulative.total, 0);
 }
@@ -224,7 +239,8 @@ static void at_most_the_last_forty_turns_are_restored(void **state) {
   (void)state;
   ctxp_auto_buf turns = {0};
   fold_open(&t, NULL);
-  for (unsigned i = 0; i < 45; i++) ctxp_buf_printf(&turns, "%s{\"turn\":%u,\"bash\":0,\"amnesia\":0,\"lazy\":0,\"total\":0}", i ? "," : "", i);
+  for (unsigned i = 0; i < 45; i++)
+    ctxp_buf_printf(&turns, "%s{\"turn\":%u,\"bash\":0,\"amnesia\":0,\"lazy\":0,\"total\":0}", i ? "," : "", i);
   fold_push(&t, RESTORE, 1006, ctxp_buf_cstr(&turns));
   struct ctxp_raw list = ctxp_map_get(t.emitted[0].event.restored.snapshot, "turns"), first;
   struct ctxp_cursor it = ctxp_cursor(list);
@@ -239,8 +255,10 @@ static void lazys_denominator_is_the_catalogue_and_the_skills(void **state) {
   (void)state;
   ctxp_auto_buf reply = {0};
   fold_open(&t, NULL);
-  fold_push(&t, "{\"kind\":\"agent_start\",\"tools\":[{\"name\":\"grep\",\"description\":\"find text\",\"parameters\":{\"type\":\"object\"},\"guidelines\":[\"be brief\",\"be kind\"]}],"
-                "\"activeTools\":[],\"skillsText\":\"12345678\"}");
+  fold_push(&t,
+      "{\"kind\":\"agent_start\",\"tools\":[{\"name\":\"grep\",\"description\":\"find "
+      "text\",\"parameters\":{\"type\":\"object\"},\"guidelines\":[\"be brief\",\"be kind\"]}],"
+      "\"activeTools\":[],\"skillsText\":\"12345678\"}");
   struct ctxp_raw lazy = ctxp_map_get(ctxp_map_get(ctxp_map_get(fold_ask(&t, "{\"what\":\"stats\"}", &reply), "all"), "potential"), "lazy");
   /* "grep find text {"type":"object"} be brief be kind": 4+1+9+1+17+1+16 = 49 units, 13 tokens; and 2 */
   assert_int_equal(ctxp_map_u64(lazy, "of", 0), 13 + 2);

@@ -28,11 +28,14 @@ void *__wrap_calloc(size_t count, size_t size) { return fails() ? NULL : __real_
 void *__wrap_realloc(void *old, size_t size) { return fails() ? NULL : __real_realloc(old, size); }
 
 static const char *const lines[] = {
-    "{\"kind\":\"session_start\",\"product\":\"pi\",\"cwd\":\"/p\",\"restore\":{\"cumulative\":{\"bash\":0,\"amnesia\":0,\"lazy\":0,\"write\":0,\"total\":0},\"turns\":[]}}",
+    "{\"kind\":\"session_start\",\"product\":\"pi\",\"cwd\":\"/"
+    "p\",\"restore\":{\"cumulative\":{\"bash\":0,\"amnesia\":0,\"lazy\":0,\"write\":0,\"total\":0},\"turns\":[]}}",
     "{\"kind\":\"agent_start\",\"tools\":[{\"name\":\"grep\",\"parameters\":{\"a\":1}}]}",
-    "{\"kind\":\"context_message\",\"id\":\"a\",\"role\":\"assistant\",\"band\":\"assistant\",\"tokens\":40,\"calls\":[{\"id\":\"k\",\"name\":\"Read\",\"path\":\"x\",\"tokens\":9}]}",
+    "{\"kind\":\"context_message\",\"id\":\"a\",\"role\":\"assistant\",\"band\":\"assistant\",\"tokens\":40,\"calls\":[{\"id\":\"k\","
+    "\"name\":\"Read\",\"path\":\"x\",\"tokens\":9}]}",
     "{\"kind\":\"context_message\",\"id\":\"b\",\"role\":\"tool\",\"band\":\"file_view\",\"tokens\":30,\"toolCallId\":\"k\"}",
-    "{\"kind\":\"prompt\",\"callId\":\"1\",\"model\":\"v/m\",\"append\":[{\"id\":\"a\"},{\"id\":\"b\"},{\"id\":\"c\"}],\"usage\":{\"input\":100,\"cacheRead\":50}}",
+    "{\"kind\":\"prompt\",\"callId\":\"1\",\"model\":\"v/"
+    "m\",\"append\":[{\"id\":\"a\"},{\"id\":\"b\"},{\"id\":\"c\"}],\"usage\":{\"input\":100,\"cacheRead\":50}}",
     "{\"kind\":\"bash\",\"toolCallId\":\"z\",\"command\":\"x\",\"originalTokens\":9,\"summaryTokens\":1,\"saved\":8}",
     "{\"kind\":\"turn_end\",\"turn\":0}",
     "{\"kind\":\"prompt\",\"callId\":\"2\",\"model\":\"v/m\",\"keep\":1,\"append\":[{\"id\":\"b\"}],\"usage\":{\"input\":100}}",
@@ -51,7 +54,8 @@ static int each(void *data, struct ctxp_raw prefix, int (*visit)(void *, struct 
   return (void)data, (void)prefix, (void)visit, (void)with, 0;
 }
 static void refuse(void *data, const char *sentence) { (void)data, (void)sentence; }
-static const struct ctxp_host_ops host = {.emit = emit, .answer = answer, .put = put, .del = del, .get = get, .each = each, .refuse = refuse};
+static const struct ctxp_host_ops host = {
+    .emit = emit, .answer = answer, .put = put, .del = del, .get = get, .each = each, .refuse = refuse};
 
 static int deliver(struct ctxp_stage *stage, unsigned i) {
   struct ctxp_event ev;

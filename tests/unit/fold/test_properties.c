@@ -1,7 +1,5 @@
-/* Over random streams: every grain closes, every row is what a plain walk over all requests and all their messages gives, and a
- * stage that is restarted or killed on the way emits the same bytes.
- *
- * The plain walk shares nothing with the fold: it keeps whole request lists and knows the definitions as they are at the end. */
+/* Random streams: every grain closes, every row is what a plain walk over all requests and their messages gives, and a stage that is
+ * restarted or killed emits the same bytes. The walk shares nothing with the fold: whole lists, and the definitions as they end. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -45,7 +43,7 @@ struct definition {
 };
 struct request {
   unsigned window, model, ids[PLACES], ref_bands[PLACES], count; /* ref_bands: BANDS: by definition */
-  uint64_t tokens[CLASSES], output;                             /* read, 5m, 1h, uncached */
+  uint64_t tokens[CLASSES], output; /* read, 5m, 1h, uncached */
   bool reported;
 };
 static struct definition definitions[WINDOWS][MESSAGES];
@@ -55,8 +53,11 @@ static struct { unsigned ids[PLACES], ref_bands[PLACES], count; } windows[WINDOW
 static char *lines[EVENTS];
 static unsigned line_count;
 /* read, write 5m, write 1h, uncached in nano-dollars a token; -1: none */
-static const struct { const char *name; double rates[CLASSES]; } models[] = {
-    {"claude-sonnet-4-5-20250929", {300, 3750, 6000, 3000}}, {"claude-haiku-4-5-20251001", {100, 1250, 2000, 1000}}, {"x/half", {12.5, -1, -1, 12.5}}, {"nobody", {-1, -1, -1, -1}}};
+static const struct {
+  const char *name;
+  double rates[CLASSES];
+} models[] = {{"claude-sonnet-4-5-20250929", {300, 3750, 6000, 3000}}, {"claude-haiku-4-5-20251001", {100, 1250, 2000, 1000}},
+    {"x/half", {12.5, -1, -1, 12.5}}, {"nobody", {-1, -1, -1, -1}}};
 #define MODELS 4
 
 static void add_line(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -76,14 +77,16 @@ static void add_line(const char *format, ...) {
   lines[line_count++] = strdup(ctxp_buf_cstr(&all));
 }
 
-static const char *where(unsigned w) { return w == 2 ? "\"thread\":\"sub\"" : w == 1 ? "\"session\":\"s2\"" : "\"session\":\"s1\""; }
+static const char *where(unsigned w) { return w == 2 ? "\"thread\":\"sub\"" : w == 1 ? "\"session\":\"s2\"" :
+                                                                                       "\"session\":\"s1\""; }
 
 static void define(unsigned w, unsigned id) {
   struct definition *d = &definitions[w][id];
   char label[64] = "";
   *d = (struct definition){true, pick(4) ? pick(500) : 0, pick(BANDS), pick(4)};
   if (d->label) snprintf(label, sizeof(label), ",\"label\":\"l%u\"", d->label);
-  add_line("\"kind\":\"context_message\",%s,\"id\":\"m%u\",\"role\":\"user\",\"band\":\"%s\",\"tokens\":%u%s}", where(w), id, bands[d->band], d->tokens, label);
+  add_line("\"kind\":\"context_message\",%s,\"id\":\"m%u\",\"role\":\"user\",\"band\":\"%s\",\"tokens\":%u%s}", where(w), id,
+      bands[d->band], d->tokens, label);
 }
 
 static void add_refs(struct ctxp_buf *out, unsigned w, unsigned from) {
@@ -96,8 +99,8 @@ static void add_refs(struct ctxp_buf *out, unsigned w, unsigned from) {
 
 static void add_usage(struct ctxp_buf *out, struct request *q) {
   if (!q->reported) return;
-  ctxp_buf_printf(out, ",\"usage\":{\"input\":%u,\"cacheRead\":%u,\"cacheWrite5m\":%u,\"cacheWrite1h\":%u,\"output\":%u}", (unsigned)q->tokens[3], (unsigned)q->tokens[0],
-                  (unsigned)q->tokens[1], (unsigned)q->tokens[2], (unsigned)q->output);
+  ctxp_buf_printf(out, ",\"usage\":{\"input\":%u,\"cacheRead\":%u,\"cacheWrite5m\":%u,\"cacheWrite1h\":%u,\"output\":%u}",
+      (unsigned)q->tokens[3], (unsigned)q->tokens[0], (unsigned)q->tokens[1], (unsigned)q->tokens[2], (unsigned)q->output);
 }
 
 static void draw_usage(struct request *q) {
@@ -125,10 +128,11 @@ static void prompt(unsigned w) {
   draw_usage(q);
   add_usage(&usage, q);
   if (whole)
-    add_line("\"kind\":\"prompt\",%s,\"callId\":\"c%u\",\"model\":\"%s\",\"request\":[%s]%s}", where(w), request_count, models[q->model].name, ctxp_buf_cstr(&refs), ctxp_buf_cstr(&usage));
+    add_line("\"kind\":\"prompt\",%s,\"callId\":\"c%u\",\"model\":\"%s\",\"request\":[%s]%s}", where(w), request_count,
+        models[q->model].name, ctxp_buf_cstr(&refs), ctxp_buf_cstr(&usage));
   else
-    add_line("\"kind\":\"prompt\",%s,\"callId\":\"c%u\",\"model\":\"%s\",\"keep\":%u,\"append\":[%s]%s}", where(w), request_count, models[q->model].name, keep, ctxp_buf_cstr(&refs),
-             ctxp_buf_cstr(&usage));
+    add_line("\"kind\":\"prompt\",%s,\"callId\":\"c%u\",\"model\":\"%s\",\"keep\":%u,\"append\":[%s]%s}", where(w), request_count,
+        models[q->model].name, keep, ctxp_buf_cstr(&refs), ctxp_buf_cstr(&usage));
   request_count++;
 }
 
@@ -148,7 +152,8 @@ static void repeat(unsigned w) {
     memcpy(requests[n].tokens, again.tokens, sizeof(again.tokens));
     requests[n].output = again.output;
   }
-  add_line("\"kind\":\"prompt\",%s,\"callId\":\"c%u\",\"model\":\"%s\",\"keep\":%u%s}", where(w), n, models[again.model].name, windows[w].count, ctxp_buf_cstr(&usage));
+  add_line("\"kind\":\"prompt\",%s,\"callId\":\"c%u\",\"model\":\"%s\",\"keep\":%u%s}", where(w), n, models[again.model].name,
+      windows[w].count, ctxp_buf_cstr(&usage));
 }
 
 static void draw_stream(uint64_t number) {
@@ -158,13 +163,21 @@ static void draw_stream(uint64_t number) {
   request_count = line_count = 0;
   for (unsigned i = 0; i < 350; i++) {
     unsigned w = pick(WINDOWS), what = pick(20);
-    if (what < 7) define(w, pick(MESSAGES));
-    else if (what < 14 && request_count < REQUESTS) prompt(w);
-    else if (what < 16) repeat(w);
-    else if (what == 16) add_line("\"kind\":\"turn_end\",%s,\"turn\":%u}", where(w), i);
-    else if (what == 17) add_line("\"kind\":\"bash\",%s,\"toolCallId\":\"b%u\",\"command\":\"x\",\"originalTokens\":2000,\"summaryTokens\":9,\"saved\":%u}", where(w), i, pick(2000));
-    else if (what == 18) add_line("\"kind\":\"%s\",%s%s}", pick(3) ? "compaction" : "evict", where(w), ",\"ids\":[\"m1\"],\"reason\":\"rewind\"");
-    else if (pick(4) == 0) add_line("\"kind\":\"session_end\",%s}", where(w));
+    if (what < 7)
+      define(w, pick(MESSAGES));
+    else if (what < 14 && request_count < REQUESTS)
+      prompt(w);
+    else if (what < 16)
+      repeat(w);
+    else if (what == 16)
+      add_line("\"kind\":\"turn_end\",%s,\"turn\":%u}", where(w), i);
+    else if (what == 17)
+      add_line("\"kind\":\"bash\",%s,\"toolCallId\":\"b%u\",\"command\":\"x\",\"originalTokens\":2000,\"summaryTokens\":9,\"saved\":%u}",
+          where(w), i, pick(2000));
+    else if (what == 18)
+      add_line("\"kind\":\"%s\",%s%s}", pick(3) ? "compaction" : "evict", where(w), ",\"ids\":[\"m1\"],\"reason\":\"rewind\"");
+    else if (pick(4) == 0)
+      add_line("\"kind\":\"session_end\",%s}", where(w));
   }
 }
 
@@ -289,9 +302,7 @@ static struct sum over_windows(const struct sum *first, size_t stride) {
   for (unsigned w = 0; w < WINDOWS; w++) {
     const struct sum *s = (const struct sum *)((const char *)first + w * stride);
     add(&all, s->billed, s->cost, s->tiered);
-    all.messages += s->messages;
-    all.own += s->own;
-    all.turns += s->turns;
+    all.messages += s->messages, all.own += s->own, all.turns += s->turns;
   }
   return all;
 }
@@ -323,7 +334,9 @@ static void expect_rows(struct ctxp_raw report) {
   }
 }
 
-static const struct { const char *agent, *session, *thread; } names[WINDOWS] = {{"pi@test", "s1", ""}, {"pi@test", "s2", ""}, {"pi@test", "s1", "sub"}};
+static const struct {
+  const char *agent, *session, *thread;
+} names[WINDOWS] = {{"pi@test", "s1", ""}, {"pi@test", "s2", ""}, {"pi@test", "s1", "sub"}};
 
 static void expect_messages(struct ctxp_raw report) {
   struct ctxp_cursor it = ctxp_cursor(ctxp_map_get(report, "messages"));

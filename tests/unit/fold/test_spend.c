@@ -37,7 +37,8 @@ static uint64_t figure(const char *list, const char *key, const char *text, cons
 }
 
 static void message(const char *id, const char *role, const char *band, unsigned tokens, const char *more) {
-  fold_push(&t, "{\"kind\":\"context_message\",\"id\":\"%s\",\"role\":\"%s\",\"band\":\"%s\",\"tokens\":%u%s}", id, role, band, tokens, more);
+  fold_push(
+      &t, "{\"kind\":\"context_message\",\"id\":\"%s\",\"role\":\"%s\",\"band\":\"%s\",\"tokens\":%u%s}", id, role, band, tokens, more);
 }
 
 static void expect_closed(void) {
@@ -66,7 +67,8 @@ static void requests_cost_what_the_import_cases_say(void **state) {
   (void)state;
   expect_cost("claude-sonnet-4-5-20250929", "\"input\":10,\"cacheRead\":100000,\"cacheWrite5m\":20000,\"output\":500", 112530000, 0);
   expect_cost("claude-sonnet-4-5-20250929", "\"input\":10,\"cacheWrite1h\":150000,\"output\":500", 907530000, 0);
-  expect_cost("claude-haiku-4-5-20251001", "\"input\":8,\"cacheRead\":40000,\"cacheWrite5m\":5000,\"output\":300", 124288000 - 112530000, 0);
+  expect_cost(
+      "claude-haiku-4-5-20251001", "\"input\":8,\"cacheRead\":40000,\"cacheWrite5m\":5000,\"output\":300", 124288000 - 112530000, 0);
   expect_cost("gpt-5", "\"input\":4000,\"cacheRead\":18000,\"output\":1000", 17250000, 0);
 }
 
@@ -100,13 +102,19 @@ static void a_cost_is_rounded_half_up_once_over_its_classes(void **state) {
 static void a_reported_cost_beats_the_table_and_zeros_are_no_report(void **state) {
   (void)state;
   message("m", "user", "user_prompt", 10, "");
-  fold_push(&t, "{\"kind\":\"prompt\",\"callId\":\"a\",\"model\":\"v/m\",\"append\":[{\"id\":\"m\"}],\"usage\":{\"input\":100,\"cacheRead\":50,\"cacheWrite5m\":7,\"output\":9},"
-                "\"cost\":{\"input\":0.5,\"cacheRead\":0.25,\"cacheWrite\":0.125,\"output\":1,\"total\":1.875}}");
+  fold_push(&t,
+      "{\"kind\":\"prompt\",\"callId\":\"a\",\"model\":\"v/"
+      "m\",\"append\":[{\"id\":\"m\"}],\"usage\":{\"input\":100,\"cacheRead\":50,\"cacheWrite5m\":7,\"output\":9},"
+      "\"cost\":{\"input\":0.5,\"cacheRead\":0.25,\"cacheWrite\":0.125,\"output\":1,\"total\":1.875}}");
   assert_int_equal(total("costInputNano"), 875000000);
   assert_int_equal(total("costNano"), 1875000000);
-  fold_push(&t, "{\"kind\":\"prompt\",\"callId\":\"b\",\"model\":\"v/m\",\"keep\":1,\"usage\":{\"input\":100},\"cost\":{\"input\":0,\"cacheRead\":0,\"cacheWrite\":0,\"output\":0,\"total\":0}}");
+  fold_push(&t,
+      "{\"kind\":\"prompt\",\"callId\":\"b\",\"model\":\"v/"
+      "m\",\"keep\":1,\"usage\":{\"input\":100},\"cost\":{\"input\":0,\"cacheRead\":0,\"cacheWrite\":0,\"output\":0,\"total\":0}}");
   assert_int_equal(total("costInputNano"), 875000000 + 1000000);
-  fold_push(&t, "{\"kind\":\"prompt\",\"callId\":\"c\",\"model\":\"free\",\"keep\":1,\"usage\":{\"input\":100},\"cost\":{\"input\":0,\"cacheRead\":0,\"cacheWrite\":0,\"output\":0,\"total\":0}}");
+  fold_push(&t,
+      "{\"kind\":\"prompt\",\"callId\":\"c\",\"model\":\"free\",\"keep\":1,\"usage\":{\"input\":100},\"cost\":{\"input\":0,\"cacheRead\":0,"
+      "\"cacheWrite\":0,\"output\":0,\"total\":0}}");
   assert_int_equal(total("costInputNano"), 876000000);
   assert_int_equal(total("unpricedTokens"), 100);
   expect_closed();
@@ -131,11 +139,15 @@ static void the_same_response_bills_once_over_all_windows(void **state) {
   fold_push(&t, "{\"kind\":\"prompt\",\"callId\":\"a\",\"model\":\"v/m\",\"append\":[{\"id\":\"m\"}],\"usage\":{\"input\":100}}");
   assert_int_equal(total("requests"), 1);
   message("m", "user", "user_prompt", 10, ",\"session\":\"fork\"");
-  fold_push(&t, "{\"kind\":\"prompt\",\"session\":\"fork\",\"callId\":\"a\",\"model\":\"v/m\",\"append\":[{\"id\":\"m\"}],\"usage\":{\"input\":100}}");
+  fold_push(&t,
+      "{\"kind\":\"prompt\",\"session\":\"fork\",\"callId\":\"a\",\"model\":\"v/"
+      "m\",\"append\":[{\"id\":\"m\"}],\"usage\":{\"input\":100}}");
   assert_int_equal(total("requests"), 1);
   assert_int_equal(total("billed"), 100);
   assert_int_equal(total("sessions"), 1);
-  fold_push(&t, "{\"kind\":\"prompt\",\"session\":\"fork\",\"callId\":\"b\",\"model\":\"v/m\",\"keep\":1,\"usage\":{\"input\":30}}"); /* the repeat formed its window */
+  /* the repeat formed its window */
+  fold_push(&t,
+      "{\"kind\":\"prompt\",\"session\":\"fork\",\"callId\":\"b\",\"model\":\"v/m\",\"keep\":1,\"usage\":{\"input\":30}}");
   assert_int_equal(t.refused, 0);
   assert_int_equal(total("billed"), 130);
   assert_int_equal(figure("bands", "band", "user_prompt", "billed"), 130);
@@ -149,7 +161,8 @@ static void more_usage_of_the_same_response_corrects_it_where_it_was_billed(void
   message("n", "user", "memory", 10, "");
   fold_push(&t, "{\"kind\":\"prompt\",\"callId\":\"a\",\"model\":\"v/m\",\"append\":[{\"id\":\"m\"}]}");
   assert_int_equal(total("requestsUnreported"), 1);
-  fold_push(&t, "{\"kind\":\"prompt\",\"callId\":\"b\",\"model\":\"v/m\",\"keep\":1,\"append\":[{\"id\":\"n\"}],\"usage\":{\"input\":400}}");
+  fold_push(
+      &t, "{\"kind\":\"prompt\",\"callId\":\"b\",\"model\":\"v/m\",\"keep\":1,\"append\":[{\"id\":\"n\"}],\"usage\":{\"input\":400}}");
   assert_int_equal(figure("bands", "band", "memory", "billed"), 100);
   fold_push(&t, "{\"kind\":\"prompt\",\"session\":\"other\",\"callId\":\"a\",\"usage\":{\"input\":1000,\"output\":5}}");
   assert_int_equal(total("requestsUnreported"), 0);
@@ -159,14 +172,16 @@ static void more_usage_of_the_same_response_corrects_it_where_it_was_billed(void
   assert_int_equal(total("costInputNano"), 14000000); /* at the price of the model that was named first */
   assert_int_equal(figure("bands", "band", "user_prompt", "billed"), 1300);
   assert_int_equal(figure("bands", "band", "memory", "billed"), 100);
-  fold_push(&t, "{\"kind\":\"prompt\",\"callId\":\"a\",\"model\":\"v/m\",\"keep\":2,\"usage\":{\"input\":900}}"); /* less: an earlier state */
+  fold_push(
+      &t, "{\"kind\":\"prompt\",\"callId\":\"a\",\"model\":\"v/m\",\"keep\":2,\"usage\":{\"input\":900}}"); /* less: an earlier state */
   assert_int_equal(total("billed"), 1400);
   expect_closed();
 }
 
 static void a_definition_may_come_after_its_first_use(void **state) {
   (void)state;
-  fold_push(&t, "{\"kind\":\"prompt\",\"callId\":\"a\",\"model\":\"v/m\",\"append\":[{\"id\":\"m\"},{\"id\":\"n\"}],\"usage\":{\"input\":100}}");
+  fold_push(
+      &t, "{\"kind\":\"prompt\",\"callId\":\"a\",\"model\":\"v/m\",\"append\":[{\"id\":\"m\"},{\"id\":\"n\"}],\"usage\":{\"input\":100}}");
   message("m", "user", "user_prompt", 10, "");
   assert_int_equal(figure("bands", "band", "user_prompt", "billed"), 100);
   assert_int_equal(figure("messages", "label", "undefined", "messages"), 1);
@@ -191,7 +206,9 @@ static void a_message_that_changes_band_is_in_each_row_for_its_requests(void **s
   message("m", "user", "file_view", 10, ",\"label\":\"a.c\"");
   fold_push(&t, "{\"kind\":\"prompt\",\"callId\":\"a\",\"model\":\"v/m\",\"append\":[{\"id\":\"m\"}],\"usage\":{\"input\":100}}");
   fold_push(&t, "{\"kind\":\"prompt\",\"callId\":\"b\",\"model\":\"v/m\",\"keep\":1,\"usage\":{\"input\":100}}");
-  fold_push(&t, "{\"kind\":\"prompt\",\"callId\":\"c\",\"model\":\"v/m\",\"request\":[{\"id\":\"m\",\"band\":\"history\"}],\"usage\":{\"input\":50}}");
+  fold_push(&t,
+      "{\"kind\":\"prompt\",\"callId\":\"c\",\"model\":\"v/"
+      "m\",\"request\":[{\"id\":\"m\",\"band\":\"history\"}],\"usage\":{\"input\":50}}");
   assert_int_equal(figure("bands", "band", "file_view", "billed"), 200);
   assert_int_equal(figure("bands", "band", "file_view", "turns"), 2);
   assert_int_equal(figure("bands", "band", "history", "billed"), 50);
@@ -244,8 +261,9 @@ static void the_cached_prefix_pays_the_read_rate_and_the_newcomer_the_rest(void 
   message("old", "user", "system", 900, "");
   message("new", "user", "memory", 100, "");
   /* 2000 reported for 1000 estimated: 1800 of them are old, and read; 200 are new, 100 of them written */
-  fold_push(&t, "{\"kind\":\"prompt\",\"callId\":\"a\",\"model\":\"claude-sonnet-4-5-20250929\",\"append\":[{\"id\":\"old\"},{\"id\":\"new\"}],"
-                "\"usage\":{\"input\":100,\"cacheRead\":1800,\"cacheWrite5m\":100}}");
+  fold_push(&t,
+      "{\"kind\":\"prompt\",\"callId\":\"a\",\"model\":\"claude-sonnet-4-5-20250929\",\"append\":[{\"id\":\"old\"},{\"id\":\"new\"}],"
+      "\"usage\":{\"input\":100,\"cacheRead\":1800,\"cacheWrite5m\":100}}");
   uint64_t read = 1800 * 300, write = 100 * 3750, plain = 100 * 3000;
   assert_int_equal(figure("messages", "label", "old", "costTieredNano"), read);
   assert_int_equal(figure("messages", "label", "new", "costTieredNano"), write + plain);
@@ -272,7 +290,9 @@ static void paths_are_compared_against_the_working_directory(void **state) {
   message("b", "tool", "file_view", 10, ",\"label\":\"/home/dev/p/src/x.c\"");
   message("c", "tool", "file_view", 10, ",\"label\":\"../p/lib/../src//x.c\"");
   message("d", "tool", "text_view", 10, ",\"label\":\"src/x.c\"");
-  fold_push(&t, "{\"kind\":\"prompt\",\"callId\":\"a\",\"append\":[{\"id\":\"a\"},{\"id\":\"b\"},{\"id\":\"c\"},{\"id\":\"d\"}],\"usage\":{\"input\":40}}");
+  fold_push(&t,
+      "{\"kind\":\"prompt\",\"callId\":\"a\",\"append\":[{\"id\":\"a\"},{\"id\":\"b\"},{\"id\":\"c\"},{\"id\":\"d\"}],\"usage\":{\"input\":"
+      "40}}");
   struct ctxp_raw row = fold_row(report(), "views", "kind", "file");
   assert_true(ctxp_str_is(ctxp_map_str(row, "label"), "src/./x.c")); /* as it was first said */
   assert_int_equal(ctxp_map_u64(row, "billed", 0), 30);
@@ -282,11 +302,14 @@ static void paths_are_compared_against_the_working_directory(void **state) {
 
 static void a_tools_row_tells_how_much_became_views_and_what_its_arguments_cost(void **state) {
   (void)state;
-  message("call", "assistant", "assistant", 40, ",\"calls\":[{\"id\":\"k1\",\"name\":\"Read\",\"path\":\"x.c\",\"tokens\":10},{\"id\":\"k2\",\"name\":\"Bash\",\"tokens\":20}]");
+  message("call", "assistant", "assistant", 40,
+      ",\"calls\":[{\"id\":\"k1\",\"name\":\"Read\",\"path\":\"x.c\",\"tokens\":10},{\"id\":\"k2\",\"name\":\"Bash\",\"tokens\":20}]");
   message("r1", "tool", "file_view", 30, ",\"toolCallId\":\"k1\"");
   message("r2", "tool", "tool_output", 20, ",\"toolCallId\":\"k2\"");
   message("r3", "tool", "tool_output", 10, ",\"toolCallId\":\"k1\"");
-  fold_push(&t, "{\"kind\":\"prompt\",\"callId\":\"a\",\"append\":[{\"id\":\"call\"},{\"id\":\"r1\"},{\"id\":\"r2\"},{\"id\":\"r3\"}],\"usage\":{\"input\":1000}}");
+  fold_push(&t,
+      "{\"kind\":\"prompt\",\"callId\":\"a\",\"append\":[{\"id\":\"call\"},{\"id\":\"r1\"},{\"id\":\"r2\"},{\"id\":\"r3\"}],\"usage\":{"
+      "\"input\":1000}}");
   assert_int_equal(figure("tools", "tool", "Read", "billed"), 400);
   assert_int_equal(figure("tools", "tool", "Read", "asViews"), 300);
   assert_int_equal(figure("tools", "tool", "Read", "arguments"), 100);
@@ -300,18 +323,27 @@ static void a_tools_row_tells_how_much_became_views_and_what_its_arguments_cost(
 /* ---- cache busts ---- */
 static void a_collapse_of_the_cached_share_is_booked_on_its_cause(void **state) {
   (void)state;
-  static const struct { const char *model, *before; unsigned gap_s; const char *cause; } cases[] = {
-      {"v/m", "{\"kind\":\"compaction\"}", 1, "compaction"}, {"v/nocache", NULL, 1, "model"},
-      {"v/nocache", "{\"kind\":\"amnesia-remove\",\"saved\":5,\"messageCount\":1,\"droppedResultIds\":[\"x\"]}", 1, "removal"}, {"v/nocache", NULL, 301, "idle"}, {"v/nocache", NULL, 300, "unknown"}};
+  static const struct {
+    const char *model, *before;
+    unsigned gap_s;
+    const char *cause;
+  } cases[] = {{"v/m", "{\"kind\":\"compaction\"}", 1, "compaction"}, {"v/nocache", NULL, 1, "model"},
+      {"v/nocache", "{\"kind\":\"amnesia-remove\",\"saved\":5,\"messageCount\":1,\"droppedResultIds\":[\"x\"]}", 1, "removal"},
+      {"v/nocache", NULL, 301, "idle"}, {"v/nocache", NULL, 300, "unknown"}};
   unsigned time_s = 0;
   const char *model = "v/m";
   for (unsigned i = 0; i < 5; i++) {
     time_s += 1; /* warms the cache, on the model of the cold request before it */
-    fold_push(&t, "{\"ts\":\"2026-09-01T08:%02u:%02u.000Z\",\"kind\":\"prompt\",\"callId\":\"w%u\",\"model\":\"%s\",\"usage\":{\"input\":0,\"cacheRead\":20000}}", time_s / 60, time_s % 60, i, model);
+    fold_push(&t,
+        "{\"ts\":\"2026-09-01T08:%02u:%02u.000Z\",\"kind\":\"prompt\",\"callId\":\"w%u\",\"model\":\"%s\",\"usage\":{\"input\":0,"
+        "\"cacheRead\":20000}}",
+        time_s / 60, time_s % 60, i, model);
     time_s += cases[i].gap_s;
     model = cases[i].model;
     if (cases[i].before) fold_push(&t, "%s", cases[i].before);
-    fold_push(&t, "{\"ts\":\"2026-09-01T08:%02u:%02u.000Z\",\"kind\":\"prompt\",\"callId\":\"b%u\",\"model\":\"%s\",\"usage\":{\"input\":20000}}", time_s / 60, time_s % 60, i, model);
+    fold_push(&t,
+        "{\"ts\":\"2026-09-01T08:%02u:%02u.000Z\",\"kind\":\"prompt\",\"callId\":\"b%u\",\"model\":\"%s\",\"usage\":{\"input\":20000}}",
+        time_s / 60, time_s % 60, i, model);
     assert_int_equal(figure("cacheBusts", "cause", cases[i].cause, "tokens"), 20000);
   }
   assert_int_equal(fold_sum(report(), "cacheBusts", "count"), 5);
@@ -325,20 +357,29 @@ static void a_live_session_is_told_by_band_each_turn_and_in_rows_every_so_often(
   message("m", "user", "user_prompt", 30, "");
   message("n", "user", "file_view", 50, ",\"label\":\"b.c\"");
   message("o", "user", "file_view", 20, ",\"label\":\"a.c\"");
-  fold_push(&t, "{\"kind\":\"prompt\",\"callId\":\"a\",\"model\":\"v/m\",\"append\":[{\"id\":\"m\"},{\"id\":\"n\"},{\"id\":\"o\"}],\"usage\":{\"input\":1000}}");
+  fold_push(&t,
+      "{\"kind\":\"prompt\",\"callId\":\"a\",\"model\":\"v/"
+      "m\",\"append\":[{\"id\":\"m\"},{\"id\":\"n\"},{\"id\":\"o\"}],\"usage\":{\"input\":1000}}");
   fold_push(&t, "{\"ts\":\"2026-09-01T08:00:00.000Z\",\"kind\":\"turn_end\",\"turn\":0}");
   fold_push(&t, "{\"ts\":\"2026-09-01T08:00:01.000Z\",\"kind\":\"turn_end\",\"turn\":1}");
   char *lines = fold_lines(&t, "spend", true);
 #define HEAD(ts) \
-  "{\"ts\":\"" ts "\",\"kind\":\"spend\",\"requests\":1,\"windowTokens\":100,\"billed\":1000,\"cost\":0.01,\"unpricedTokens\":0,\"unattributed\":0,\"bands\":[" \
-  "{\"label\":\"file_view\",\"band\":\"file_view\",\"own\":70,\"billed\":700,\"cost\":0.007,\"costTiered\":0.007,\"messages\":2,\"turns\":1,\"first\":1,\"last\":1}," \
-  "{\"label\":\"user_prompt\",\"band\":\"user_prompt\",\"own\":30,\"billed\":300,\"cost\":0.003,\"costTiered\":0.003,\"messages\":1,\"turns\":1,\"first\":1,\"last\":1}]"
+  "{\"ts\":\"" ts "\",\"kind\":\"spend\",\"requests\":1,\"windowTokens\":100,\"billed\":1000,\"cost\":0.01,\"unpricedTokens\":0," \
+  "\"unattributed\":0,\"bands\":[" \
+  "{\"label\":\"file_view\",\"band\":\"file_view\",\"own\":70,\"billed\":700,\"cost\":0.007,\"costTiered\":0.007,\"messages\":2," \
+  "\"turns\":1,\"first\":1,\"last\":1}," \
+  "{\"label\":\"user_prompt\",\"band\":\"user_prompt\",\"own\":30,\"billed\":300,\"cost\":0.003,\"costTiered\":0.003,\"messages\":1," \
+  "\"turns\":1,\"first\":1,\"last\":1}]"
   assert_string_equal(lines,
-                      HEAD("2026-09-01T08:00:00.000Z") "}\n" HEAD("2026-09-01T08:00:01.000Z")
-                      ",\"views\":[{\"label\":\"b.c\",\"kind\":\"file\",\"band\":\"file_view\",\"own\":50,\"billed\":500,\"cost\":0.005,\"costTiered\":0.005,\"messages\":1,\"turns\":1,\"first\":1,\"last\":1},"
-                      "{\"label\":\"others\",\"own\":20,\"billed\":200,\"cost\":0.002,\"costTiered\":0.002,\"messages\":1,\"turns\":1,\"first\":1,\"last\":1}],\"tools\":[],"
-                      "\"messages\":[{\"label\":\"n\",\"band\":\"file_view\",\"own\":50,\"billed\":500,\"cost\":0.005,\"costTiered\":0.005,\"messages\":1,\"turns\":1,\"first\":1,\"last\":1},"
-                      "{\"label\":\"others\",\"own\":50,\"billed\":500,\"cost\":0.005,\"costTiered\":0.005,\"messages\":2,\"turns\":1,\"first\":1,\"last\":1}]}\n");
+      HEAD("2026-09-01T08:00:00.000Z") "}\n" HEAD(
+          "2026-09-01T08:00:01.000Z") ",\"views\":[{\"label\":\"b.c\",\"kind\":\"file\",\"band\":\"file_view\",\"own\":50,\"billed\":500,"
+                                      "\"cost\":0.005,\"costTiered\":0.005,\"messages\":1,\"turns\":1,\"first\":1,\"last\":1},"
+                                      "{\"label\":\"others\",\"own\":20,\"billed\":200,\"cost\":0.002,\"costTiered\":0.002,\"messages\":1,"
+                                      "\"turns\":1,\"first\":1,\"last\":1}],\"tools\":[],"
+                                      "\"messages\":[{\"label\":\"n\",\"band\":\"file_view\",\"own\":50,\"billed\":500,\"cost\":0.005,"
+                                      "\"costTiered\":0.005,\"messages\":1,\"turns\":1,\"first\":1,\"last\":1},"
+                                      "{\"label\":\"others\",\"own\":50,\"billed\":500,\"cost\":0.005,\"costTiered\":0.005,\"messages\":2,"
+                                      "\"turns\":1,\"first\":1,\"last\":1}]}\n");
   free(lines);
 }
 
@@ -360,7 +401,9 @@ static void a_recorded_session_is_told_at_its_end_only(void **state) {
   assert_true(t.emitted[t.emitted_count - 1].event.spend.final);
   fold_push(&t, "{\"kind\":\"session_end\"}"); /* nothing came since */
   assert_int_equal(count_spends(), 1);
-  fold_push(&t, "{\"kind\":\"prompt\",\"session\":\"s2\",\"callId\":\"a\",\"model\":\"v/m\",\"usage\":{\"input\":2000}}"); /* a correction of what was told */
+  /* a correction of what was told */
+  fold_push(&t,
+      "{\"kind\":\"prompt\",\"session\":\"s2\",\"callId\":\"a\",\"model\":\"v/m\",\"usage\":{\"input\":2000}}");
   assert_int_equal(count_spends(), 2);
   const struct ctxp_event *ev = &t.emitted[t.emitted_count - 1].event;
   assert_true(ctxp_str_is(ev->session, "s1"));
@@ -372,7 +415,8 @@ static void a_thread_without_a_start_of_its_own_is_as_recorded_as_its_session(vo
   fold_push(&t, "{\"kind\":\"session_start\",\"product\":\"claude-code\",\"cwd\":\"/p\",\"recorded\":true}");
   message("m", "user", "file_view", 30, ",\"label\":\"x.c\",\"thread\":\"side\"");
   message("n", "user", "file_view", 30, ",\"label\":\"/p/x.c\",\"thread\":\"side\"");
-  fold_push(&t, "{\"kind\":\"prompt\",\"thread\":\"side\",\"callId\":\"a\",\"append\":[{\"id\":\"m\"},{\"id\":\"n\"}],\"usage\":{\"input\":1000}}");
+  fold_push(&t,
+      "{\"kind\":\"prompt\",\"thread\":\"side\",\"callId\":\"a\",\"append\":[{\"id\":\"m\"},{\"id\":\"n\"}],\"usage\":{\"input\":1000}}");
   fold_push(&t, "{\"kind\":\"turn_end\",\"thread\":\"side\",\"turn\":0}");
   assert_int_equal(count_spends(), 0);
   assert_true(ctxp_str_is(ctxp_map_str(fold_row(report(), "sessions", "thread", "side"), "product"), "claude-code"));
@@ -409,20 +453,19 @@ static void an_unknown_query_is_answered_with_a_sentence(void **state) {
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, open_fold, close_fold)
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      CASE(requests_cost_what_the_import_cases_say), CASE(the_long_context_tier_holds_for_the_whole_request_above_the_limit),
-      CASE(an_unknown_model_is_unpriced_and_its_tokens_count), CASE(a_class_without_a_price_leaves_its_side_unpriced),
-      CASE(a_cost_is_rounded_half_up_once_over_its_classes), CASE(a_reported_cost_beats_the_table_and_zeros_are_no_report),
-      CASE(a_row_without_any_priced_request_has_no_cost), CASE(the_same_response_bills_once_over_all_windows),
-      CASE(more_usage_of_the_same_response_corrects_it_where_it_was_billed), CASE(a_definition_may_come_after_its_first_use),
-      CASE(a_request_without_any_estimate_is_unattributed), CASE(a_message_that_changes_band_is_in_each_row_for_its_requests),
-      CASE(a_message_that_comes_back_is_the_same_material), CASE(a_keep_beyond_the_window_takes_what_there_is_and_is_told),
-      CASE(figures_beyond_any_model_call_are_refused_by_name), CASE(the_cached_prefix_pays_the_read_rate_and_the_newcomer_the_rest),
-      CASE(a_message_across_a_border_pays_each_part_at_its_rate), CASE(paths_are_compared_against_the_working_directory),
-      CASE(a_tools_row_tells_how_much_became_views_and_what_its_arguments_cost), CASE(a_collapse_of_the_cached_share_is_booked_on_its_cause),
+  const struct CMUnitTest tests[] = {CASE(requests_cost_what_the_import_cases_say),
+      CASE(the_long_context_tier_holds_for_the_whole_request_above_the_limit), CASE(an_unknown_model_is_unpriced_and_its_tokens_count),
+      CASE(a_class_without_a_price_leaves_its_side_unpriced), CASE(a_cost_is_rounded_half_up_once_over_its_classes),
+      CASE(a_reported_cost_beats_the_table_and_zeros_are_no_report), CASE(a_row_without_any_priced_request_has_no_cost),
+      CASE(the_same_response_bills_once_over_all_windows), CASE(more_usage_of_the_same_response_corrects_it_where_it_was_billed),
+      CASE(a_definition_may_come_after_its_first_use), CASE(a_request_without_any_estimate_is_unattributed),
+      CASE(a_message_that_changes_band_is_in_each_row_for_its_requests), CASE(a_message_that_comes_back_is_the_same_material),
+      CASE(a_keep_beyond_the_window_takes_what_there_is_and_is_told), CASE(figures_beyond_any_model_call_are_refused_by_name),
+      CASE(the_cached_prefix_pays_the_read_rate_and_the_newcomer_the_rest), CASE(a_message_across_a_border_pays_each_part_at_its_rate),
+      CASE(paths_are_compared_against_the_working_directory), CASE(a_tools_row_tells_how_much_became_views_and_what_its_arguments_cost),
+      CASE(a_collapse_of_the_cached_share_is_booked_on_its_cause),
       CASE(a_live_session_is_told_by_band_each_turn_and_in_rows_every_so_often), CASE(a_recorded_session_is_told_at_its_end_only),
-      CASE(a_thread_without_a_start_of_its_own_is_as_recorded_as_its_session),
-      CASE(the_end_of_a_session_ends_its_threads), CASE(an_evicted_message_is_out_of_the_window_until_a_request_names_it),
-      CASE(an_unknown_query_is_answered_with_a_sentence)};
+      CASE(a_thread_without_a_start_of_its_own_is_as_recorded_as_its_session), CASE(the_end_of_a_session_ends_its_threads),
+      CASE(an_evicted_message_is_out_of_the_window_until_a_request_names_it), CASE(an_unknown_query_is_answered_with_a_sentence)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,7 +9,6 @@
 #include "base/str.h"
 #include "codec/json.h"
 #include "codec/msgpack.h"
-#include "config/prices.h"
 #include "mechanisms/amnesia.h"
 #include "mechanisms/paths.h"
 #include "support/stage_test.h"
@@ -27,12 +26,10 @@ static int close_stage(void **state) {
   return 0;
 }
 
-/* options as JSON, prices with one model: read 0.3, write 3.75 dollars per million tokens */
+/* options as JSON; no prices */
 static void open_with(const char *json) {
-  static const char *const file = "prices.yaml";
-  ctxp_auto_buf options = {0}, prices = {0};
+  ctxp_auto_buf options = {0};
   assert_int_equal(ctxp_json_to_raw(ctxp_str(json), &options, NULL), 0);
-  (void)file;
   ctxp_test_open(&t, &ctxp_stage_amnesia_tagger, "amnesia");
   ctxp_test_options(&t, ctxp_buf_raw(&options), (struct ctxp_raw){0});
 }
@@ -67,7 +64,8 @@ static const char *body(char c) {
 }
 
 static void result(const char *tool, const char *id, const char *input, const char *content) {
-  push("{\"kind\":\"tool_result\",\"toolCallId\":\"%s\",\"tool\":\"%s\",\"input\":%s,\"isError\":false,\"text\":\"%s\",\"ask\":true}", id, tool, input, content);
+  push("{\"kind\":\"tool_result\",\"toolCallId\":\"%s\",\"tool\":\"%s\",\"input\":%s,\"isError\":false,\"text\":\"%s\",\"ask\":true}", id,
+      tool, input, content);
 }
 
 static void assert_emitted(const char *lines) {
@@ -81,9 +79,12 @@ static void assert_emitted(const char *lines) {
   ctxp_test_clear(&t);
 }
 
-#define TAG(id, tool, decision, tokens) "{\"kind\":\"amnesia-tag\",\"toolCallId\":\"" id "\",\"tool\":\"" tool "\",\"decision\":\"" decision "\",\"tokens\":" tokens "}"
-#define REMOVE(saved, count, ids) "{\"kind\":\"amnesia-remove\",\"saved\":" saved ",\"messageCount\":" count ",\"droppedResultIds\":[" ids "]}"
-#define REGRET(id, tokens, reason) "{\"kind\":\"regret\",\"mechanism\":\"amnesia\",\"toolCallId\":\"" id "\",\"tokens\":" tokens ",\"reason\":\"" reason "\"}"
+#define TAG(id, tool, decision, tokens) \
+  "{\"kind\":\"amnesia-tag\",\"toolCallId\":\"" id "\",\"tool\":\"" tool "\",\"decision\":\"" decision "\",\"tokens\":" tokens "}"
+#define REMOVE(saved, count, ids) \
+  "{\"kind\":\"amnesia-remove\",\"saved\":" saved ",\"messageCount\":" count ",\"droppedResultIds\":[" ids "]}"
+#define REGRET(id, tokens, reason) \
+  "{\"kind\":\"regret\",\"mechanism\":\"amnesia\",\"toolCallId\":\"" id "\",\"tokens\":" tokens ",\"reason\":\"" reason "\"}"
 
 /* ---- judging ---- */
 static void a_result_is_retained_until_something_supersedes_it(void **state) {
@@ -97,7 +98,8 @@ static void small_failed_and_blank_results_are_not_judged(void **state) {
   open_with("{\"min_tokens\":271}");
   result("read", "r1", "{\"path\":\"a.c\"}", body('x'));
   result("read", "r2", "{\"path\":\"b.c\"}", "");
-  push("{\"kind\":\"tool_result\",\"toolCallId\":\"r3\",\"tool\":\"read\",\"input\":{\"path\":\"c\"},\"isError\":true,\"text\":\"%s%s\"}", body('x'), "more");
+  push("{\"kind\":\"tool_result\",\"toolCallId\":\"r3\",\"tool\":\"read\",\"input\":{\"path\":\"c\"},\"isError\":true,\"text\":\"%s%s\"}",
+      body('x'), "more");
   assert_emitted("");
 }
 
@@ -140,7 +142,8 @@ static void a_whole_file_written_supersedes_its_reads_an_edit_does_not(void **st
   ctxp_test_clear(&t);
   result("edit", "e1", "{\"path\":\"a.c\",\"oldText\":\"x\",\"newText\":\"y\"}", "ok");
   assert_emitted("");
-  push("{\"kind\":\"tool_result\",\"toolCallId\":\"w0\",\"tool\":\"write\",\"input\":{\"path\":\"a.c\",\"content\":\"x\"},\"isError\":true,\"text\":\"no\"}");
+  push("{\"kind\":\"tool_result\",\"toolCallId\":\"w0\",\"tool\":\"write\",\"input\":{\"path\":\"a.c\",\"content\":\"x\"},\"isError\":true,"
+       "\"text\":\"no\"}");
   assert_emitted("");
   result("write", "w1", "{\"path\":\"a.c\",\"content\":\"x\"}", "ok");
   assert_emitted(TAG("r1", "read", "DROP", "270"));
@@ -169,7 +172,7 @@ static void context(const char *ts, const char *more, const char *tail) {
        "{\"id\":\"m2\",\"role\":\"assistant\",\"hasText\":true,\"calls\":[{\"id\":\"d\",\"name\":\"read\",\"tokens\":7}],\"tokens\":20},"
        "{\"id\":\"m3\",\"role\":\"tool\",\"toolCallId\":\"d\",\"hasText\":true,\"tokens\":270}"
        "%s]}",
-       ts, more, tail);
+      ts, more, tail);
 }
 #define TAIL ",{\"id\":\"m4\",\"role\":\"assistant\",\"hasText\":true,\"tokens\":50}"
 
@@ -231,7 +234,8 @@ static void what_is_gone_stays_gone_across_sessions_and_restarts(void **state) {
 
 static void a_skill_load_may_go_without_a_tag(void **state) {
   (void)state;
-  push("{\"kind\":\"tool_result\",\"toolCallId\":\"d\",\"tool\":\"find_capability\",\"input\":{},\"isError\":false,\"text\":\"short\",\"skillLoad\":true,\"ask\":true}");
+  push("{\"kind\":\"tool_result\",\"toolCallId\":\"d\",\"tool\":\"find_capability\",\"input\":{},\"isError\":false,\"text\":\"short\","
+       "\"skillLoad\":true,\"ask\":true}");
   context("10:00:00", "", "");
   assert_emitted("");
   context("10:10:00", "", TAIL);
@@ -290,7 +294,11 @@ static void the_same_bytes_read_again_are_taken_back_once(void **state) {
 
 /* ---- sessions that are only watched ---- */
 static void define(const char *id, const char *role, const char *more, unsigned tokens) {
-  push("{\"kind\":\"context_message\",\"id\":\"%s\",\"role\":\"%s\",\"band\":\"%s\",\"tokens\":%u%s}", id, role, role[0] == 't' ? "tool_output" : role[0] == 'a' ? "assistant" : "user_prompt", tokens, more);
+  push("{\"kind\":\"context_message\",\"id\":\"%s\",\"role\":\"%s\",\"band\":\"%s\",\"tokens\":%u%s}", id, role,
+      role[0] == 't'     ? "tool_output" :
+          role[0] == 'a' ? "assistant" :
+                           "user_prompt",
+      tokens, more);
 }
 
 static void watched(void) {
@@ -298,10 +306,13 @@ static void watched(void) {
   define("m1", "user", "", 10);
   define("m2", "assistant", ",\"chars\":0,\"calls\":[{\"id\":\"d\",\"name\":\"Read\",\"tokens\":7}]", 7);
   push("{\"kind\":\"prompt\",\"ts\":\"2026-09-01T10:00:00.000Z\",\"callId\":\"p1\",\"request\":[{\"id\":\"m1\"}]}");
-  push("{\"kind\":\"tool_result\",\"toolCallId\":\"d\",\"tool\":\"Read\",\"input\":{\"path\":\"a\"},\"isError\":false,\"text\":\"%s\"}", body('x'));
+  push("{\"kind\":\"tool_result\",\"toolCallId\":\"d\",\"tool\":\"Read\",\"input\":{\"path\":\"a\"},\"isError\":false,\"text\":\"%s\"}",
+      body('x'));
   define("m3", "tool", ",\"toolCallId\":\"d\"", 270);
-  push("{\"kind\":\"prompt\",\"ts\":\"2026-09-01T10:00:01.000Z\",\"callId\":\"p2\",\"keep\":1,\"append\":[{\"id\":\"m2\"},{\"id\":\"m3\"}]}");
-  push("{\"kind\":\"tool_result\",\"toolCallId\":\"w\",\"tool\":\"Write\",\"input\":{\"path\":\"a\",\"content\":\"x\"},\"isError\":false,\"text\":\"ok\"}");
+  push("{\"kind\":\"prompt\",\"ts\":\"2026-09-01T10:00:01.000Z\",\"callId\":\"p2\",\"keep\":1,\"append\":[{\"id\":\"m2\"},{\"id\":\"m3\"}]"
+       "}");
+  push("{\"kind\":\"tool_result\",\"toolCallId\":\"w\",\"tool\":\"Write\",\"input\":{\"path\":\"a\",\"content\":\"x\"},\"isError\":false,"
+       "\"text\":\"ok\"}");
   define("m4", "assistant", ",\"chars\":40,\"calls\":[{\"id\":\"w\",\"name\":\"Write\",\"tokens\":9}]", 19);
   define("m5", "tool", ",\"toolCallId\":\"w\"", 1);
 }
@@ -310,7 +321,8 @@ static void in_a_watched_session_a_removal_is_potential(void **state) {
   (void)state;
   watched();
   ctxp_test_clear(&t);
-  push("{\"kind\":\"prompt\",\"ts\":\"2026-09-01T10:00:02.000Z\",\"callId\":\"p3\",\"keep\":3,\"append\":[{\"id\":\"m4\"},{\"id\":\"m5\"}]}");
+  push("{\"kind\":\"prompt\",\"ts\":\"2026-09-01T10:00:02.000Z\",\"callId\":\"p3\",\"keep\":3,\"append\":[{\"id\":\"m4\"},{\"id\":\"m5\"}]"
+       "}");
   assert_emitted("");
   push("{\"kind\":\"prompt\",\"ts\":\"2026-09-01T10:10:02.000Z\",\"callId\":\"p4\",\"keep\":5,\"append\":[]}");
   assert_int_equal(t.emitted_count, 1);
@@ -319,6 +331,43 @@ static void in_a_watched_session_a_removal_is_potential(void **state) {
   assert_emitted(REMOVE("277", "2", "\"d\""));
   push("{\"kind\":\"prompt\",\"ts\":\"2026-09-01T10:20:03.000Z\",\"callId\":\"p5\",\"keep\":5,\"append\":[]}");
   assert_emitted(""); /* gone already, in theory; and that it is named is no regret */
+}
+
+static void what_went_in_theory_is_there_once_the_agent_asks(void **state) {
+  (void)state;
+  watched();
+  push("{\"kind\":\"prompt\",\"ts\":\"2026-09-01T10:10:02.000Z\",\"callId\":\"p3\",\"keep\":3,\"append\":[{\"id\":\"m4\"},{\"id\":\"m5\"}]"
+       "}");
+  ctxp_test_clear(&t);
+  ctxp_test_restart(&t);
+  context("10:10:03", "", TAIL); /* warm: it stays, and may go later */
+  assert_answer("");
+  assert_emitted("");
+  context("10:20:03", "", TAIL);
+  assert_answer("{\"remove\":[\"m3\"],\"strip\":{\"m2\":[\"d\"]}}");
+  assert_true(t.emitted[0].event.amnesia_remove.applied);
+  assert_emitted(REMOVE("270", "1", "\"d\""));
+}
+
+static void too_long_a_request_is_not_followed(void **state) {
+  (void)state;
+  struct ctxp_event ev = {.kind = CTXP_KIND_prompt};
+  ctxp_auto_buf list = {0};
+  struct ctxp_list refs = {0};
+  removed();
+  for (int i = 0; i <= CTXP_MESSAGES_MAX; i++) {
+    char id[16];
+    snprintf(id, sizeof(id), i ? "x%d" : "m3", i); /* m3 is among them: it came back, but nobody looks any more */
+    struct ctxp_ref ref = {.id = ctxp_str(id)};
+    assert_int_equal(ctxp_list_add(&refs, &list, &ctxp_shape_ref, &ref), 0);
+  }
+  ev.prompt.callId = CTXP_STR("p");
+  ctxp_set(&ev.prompt, prompt, request, refs);
+  ctxp_test_push(&t, &ev);
+  assert_int_equal(t.refused, 1);
+  assert_emitted("");
+  context("10:10:05", "", TAIL); /* what is gone stays gone */
+  assert_answer("{\"remove\":[\"m3\"],\"strip\":{\"m2\":[\"d\"]}}");
 }
 
 static void nothing_is_stored_of_a_watched_session_that_ended(void **state) {
@@ -356,9 +405,13 @@ static void hostile_ids_are_texts(void **state) {
   char id[500];
   memset(id, '/', sizeof(id) - 1);
   id[sizeof(id) - 1] = 0;
-  push("{\"kind\":\"tool_result\",\"agent\":\"%s\",\"session\":\"%s\",\"thread\":\"../\\u0000x\",\"toolCallId\":\"\\u0000\\n%s\",\"tool\":\"read\",\"input\":{\"path\":\"a\"},\"isError\":false,\"text\":\"%s\"}", id, id, id, body('x'));
+  push("{\"kind\":\"tool_result\",\"agent\":\"%s\",\"session\":\"%s\",\"thread\":\"../"
+       "\\u0000x\",\"toolCallId\":\"\\u0000\\n%s\",\"tool\":\"read\",\"input\":{\"path\":\"a\"},\"isError\":false,\"text\":\"%s\"}",
+      id, id, id, body('x'));
   ctxp_test_restart(&t);
-  push("{\"kind\":\"tool_result\",\"agent\":\"%s\",\"session\":\"%s\",\"thread\":\"../\\u0000x\",\"toolCallId\":\"w\",\"tool\":\"write\",\"input\":{\"path\":\"a\",\"content\":\"\"},\"isError\":false,\"text\":\"ok\"}", id, id);
+  push("{\"kind\":\"tool_result\",\"agent\":\"%s\",\"session\":\"%s\",\"thread\":\"../"
+       "\\u0000x\",\"toolCallId\":\"w\",\"tool\":\"write\",\"input\":{\"path\":\"a\",\"content\":\"\"},\"isError\":false,\"text\":\"ok\"}",
+      id, id);
   assert_int_equal(t.emitted_count, 2);
   assert_true(ctxp_str_is(t.emitted[1].event.amnesia_tag.decision, "DROP"));
   assert_int_equal(t.emitted[1].event.amnesia_tag.toolCallId.len, 501);
@@ -372,7 +425,8 @@ static void results_of_a_window_are_bounded(void **state) {
     char id[16], unique[32];
     snprintf(id, sizeof(id), "r%d", i);
     snprintf(unique, sizeof(unique), "%d", i);
-    push("{\"kind\":\"tool_result\",\"toolCallId\":\"%s\",\"tool\":\"read\",\"input\":%s,\"isError\":false,\"text\":\"%s%s\"}", id, line, body('x'), unique);
+    push("{\"kind\":\"tool_result\",\"toolCallId\":\"%s\",\"tool\":\"read\",\"input\":%s,\"isError\":false,\"text\":\"%s%s\"}", id, line,
+        body('x'), unique);
     ctxp_test_clear(&t);
   }
   result("write", "w0", "{\"path\":\"f0\",\"content\":\"x\"}", "ok"); /* the oldest is forgotten */
@@ -383,8 +437,8 @@ static void results_of_a_window_are_bounded(void **state) {
 
 static void paths_are_compared_without_detours(void **state) {
   (void)state;
-  static const char *const cases[][3] = {{"/p", "a/b", "/p/a/b"}, {"/p", "../x", "/x"}, {"/p", "/a//b/./c/..", "/a/b"}, {"", "./a/../b", "b"}, {"", "../a", "../a"}, {"/p", "/../..", "/"},
-                                          {"/p/", ".", "/p"}, {"p", "a", "p/a"}, {"", "/", "/"}};
+  static const char *const cases[][3] = {{"/p", "a/b", "/p/a/b"}, {"/p", "../x", "/x"}, {"/p", "/a//b/./c/..", "/a/b"},
+      {"", "./a/../b", "b"}, {"", "../a", "../a"}, {"/p", "/../..", "/"}, {"/p/", ".", "/p"}, {"p", "a", "p/a"}, {"", "/", "/"}};
   for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
     ctxp_auto_buf out = {0};
     ctxp_path_normalise(ctxp_str(cases[i][0]), ctxp_str(cases[i][1]), &out);
@@ -396,14 +450,31 @@ int main(void) {
 #define T(name) cmocka_unit_test_setup_teardown(name, open_stage, close_stage)
 #define OWN(name) cmocka_unit_test_teardown(name, close_stage)
   const struct CMUnitTest tests[] = {
-      T(a_result_is_retained_until_something_supersedes_it), OWN(small_failed_and_blank_results_are_not_judged), T(a_later_read_of_the_file_supersedes_whatever_it_is_called),
-      T(a_part_supersedes_only_what_it_covers), T(the_same_text_once_more_supersedes_the_older), T(a_whole_file_written_supersedes_its_reads_an_edit_does_not),
-      T(a_second_result_of_a_call_takes_its_id_over), T(seen_waits_for_one_request_and_a_cold_cache), T(another_model_and_other_tools_make_the_cache_cold),
-      T(after_a_compaction_what_is_still_there_goes_and_the_rest_is_forgotten), T(what_is_gone_stays_gone_across_sessions_and_restarts), T(a_skill_load_may_go_without_a_tag),
-      T(a_missed_answer_is_undone_and_its_saving_taken_back), T(a_miss_of_another_node_or_of_another_ask_is_not_ours),
-      T(what_a_prompt_names_again_is_taken_back_a_context_does_not_count), T(the_same_bytes_read_again_are_taken_back_once), T(in_a_watched_session_a_removal_is_potential),
-      T(nothing_is_stored_of_a_watched_session_that_ended), OWN(tail_candidates_expire_with_the_run), T(evicted_messages_are_not_removed_and_not_regretted), T(hostile_ids_are_texts),
-      T(results_of_a_window_are_bounded), cmocka_unit_test(paths_are_compared_without_detours),
+      T(a_result_is_retained_until_something_supersedes_it),
+      OWN(small_failed_and_blank_results_are_not_judged),
+      T(a_later_read_of_the_file_supersedes_whatever_it_is_called),
+      T(a_part_supersedes_only_what_it_covers),
+      T(the_same_text_once_more_supersedes_the_older),
+      T(a_whole_file_written_supersedes_its_reads_an_edit_does_not),
+      T(a_second_result_of_a_call_takes_its_id_over),
+      T(seen_waits_for_one_request_and_a_cold_cache),
+      T(another_model_and_other_tools_make_the_cache_cold),
+      T(after_a_compaction_what_is_still_there_goes_and_the_rest_is_forgotten),
+      T(what_is_gone_stays_gone_across_sessions_and_restarts),
+      T(a_skill_load_may_go_without_a_tag),
+      T(a_missed_answer_is_undone_and_its_saving_taken_back),
+      T(a_miss_of_another_node_or_of_another_ask_is_not_ours),
+      T(what_a_prompt_names_again_is_taken_back_a_context_does_not_count),
+      T(the_same_bytes_read_again_are_taken_back_once),
+      T(in_a_watched_session_a_removal_is_potential),
+      T(what_went_in_theory_is_there_once_the_agent_asks),
+      T(too_long_a_request_is_not_followed),
+      T(nothing_is_stored_of_a_watched_session_that_ended),
+      OWN(tail_candidates_expire_with_the_run),
+      T(evicted_messages_are_not_removed_and_not_regretted),
+      T(hostile_ids_are_texts),
+      T(results_of_a_window_are_bounded),
+      cmocka_unit_test(paths_are_compared_without_detours),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

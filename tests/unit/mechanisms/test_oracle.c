@@ -21,11 +21,14 @@
 #include "support/stage_test.h"
 #include "tokens/estimate.h"
 
-extern const struct ctxp_stage_ops ctxp_stage_bash_digest, ctxp_stage_amnesia_tagger, ctxp_stage_write_compressor, ctxp_stage_lazy_estimator;
+extern const struct ctxp_stage_ops ctxp_stage_bash_digest, ctxp_stage_amnesia_tagger, ctxp_stage_write_compressor,
+    ctxp_stage_lazy_estimator;
 
-enum { NODES = 4, CASES_MAX = 400 };
+enum { NODES = 4,
+  CASES_MAX = 400 };
 static const char *const node_names[NODES] = {"bash", "amnesia", "write", "lazy"};
-static const struct ctxp_stage_ops *const node_ops[NODES] = {&ctxp_stage_bash_digest, &ctxp_stage_amnesia_tagger, &ctxp_stage_write_compressor, &ctxp_stage_lazy_estimator};
+static const struct ctxp_stage_ops *const node_ops[NODES] = {
+    &ctxp_stage_bash_digest, &ctxp_stage_amnesia_tagger, &ctxp_stage_write_compressor, &ctxp_stage_lazy_estimator};
 
 static struct ctxp_test stages[NODES];
 static bool used[NODES];
@@ -54,7 +57,9 @@ static void read_json(const char *path, struct ctxp_buf *out) {
 
 /* ---- which cases ---- */
 static bool by_amnesia(struct ctxp_raw call) { return ctxp_str_is(ctxp_map_str(call, "mechanism"), "amnesia"); }
-static bool failed_fact(struct ctxp_raw call) { return ctxp_str_is(ctxp_map_str(call, "mechanism"), "write") && !ctxp_map_bool(call, "ok", true); }
+static bool failed_fact(struct ctxp_raw call) {
+  return ctxp_str_is(ctxp_map_str(call, "mechanism"), "write") && !ctxp_map_bool(call, "ok", true);
+}
 
 static bool applies(struct ctxp_raw one) {
   struct ctxp_cursor it = ctxp_cursor(ctxp_map_get(one, "aux"));
@@ -91,7 +96,8 @@ static bool given_drop(struct ctxp_str id) {
   assert_true(ctxp_array_open(&it, &left) >= 0);
   while (left) {
     assert_true(ctxp_array_next(&it, &left, &call) >= 0);
-    if (by_amnesia(call) && ctxp_map_u64(call, "at", 0) == input_index && ctxp_str_eq(ctxp_map_str(call, "toolCallId"), id)) return drops(call);
+    if (by_amnesia(call) && ctxp_map_u64(call, "at", 0) == input_index && ctxp_str_eq(ctxp_map_str(call, "toolCallId"), id))
+      return drops(call);
   }
   fail_msg("no verdict for %.*s at %llu", (int)id.len, id.ptr, (unsigned long long)input_index);
   return false;
@@ -106,10 +112,12 @@ int ctxp_amnesia_judge(struct ctxp_stage *stage, struct ctxp_amnesia *window, co
   if (class != CTXP_TOOL_SKILL && tokens < options->min_tokens) return 0;
   ctxp_auto_free char *call = ctxp_str_dup(result->toolCallId), *tool = ctxp_str_dup(result->tool);
   char path[1] = "";
-  struct ctxp_result new = {.call = call, .call_len = result->toolCallId.len, .tool = tool, .path = path, .tokens = tokens, .asked = result->ask};
+  struct ctxp_result new = {
+      .call = call, .call_len = result->toolCallId.len, .tool = tool, .path = path, .tokens = tokens, .asked = result->ask};
   new.candidate = class == CTXP_TOOL_SKILL || given_drop(result->toolCallId);
   struct ctxp_event out = {.kind = CTXP_KIND_amnesia_tag};
-  out.amnesia_tag = (struct ctxp_amnesia_tag){.toolCallId = result->toolCallId, .tool = result->tool, .decision = ctxp_str(new.candidate ? "DROP" : "RETAIN"), .tokens = tokens};
+  out.amnesia_tag = (struct ctxp_amnesia_tag){
+      .toolCallId = result->toolCallId, .tool = result->tool, .decision = ctxp_str(new.candidate ? "DROP" : "RETAIN"), .tokens = tokens};
   ctxp_set_verdict(&out.amnesia_tag, amnesia_tag, result->ask, NULL);
   int r = class == CTXP_TOOL_SKILL ? 0 : ctxp_stage_emit(stage, &out);
   return r < 0 ? r : ctxp_amnesia_add(window, &new);
@@ -158,7 +166,8 @@ static void open_stages(void) {
     ctxp_test_open(&stages[i], node_ops[i], node_names[i]);
     size_t mark = ctxp_pack_map_open(&options);
     uint32_t count = add_options(node_ops[i], ctxp_map_get(ctxp_map_get(ctxp_buf_raw(&parity), "options"), node_names[i]), &options);
-    count += add_options(node_ops[i], ctxp_map_get(ctxp_map_get(the_case, "options"), node_names[i]), &options); /* the last of equal keys counts */
+    count += add_options(
+        node_ops[i], ctxp_map_get(ctxp_map_get(the_case, "options"), node_names[i]), &options); /* the last of equal keys counts */
     ctxp_pack_close(&options, mark, count);
     ctxp_test_options(&stages[i], ctxp_buf_raw(&options), ctxp_buf_raw(&prices));
   }
@@ -206,7 +215,8 @@ static void same_line(struct ctxp_raw expected, struct ctxp_raw got) {
     else
       same_value(value, value_of(got, key), key);
   }
-  if (ctxp_map_bool(expected, "applied", true) != ctxp_map_bool(got, "applied", true)) fail_msg("input %llu: applied is wrong", (unsigned long long)input_index);
+  if (ctxp_map_bool(expected, "applied", true) != ctxp_map_bool(got, "applied", true))
+    fail_msg("input %llu: applied is wrong", (unsigned long long)input_index);
 }
 
 static bool compared(struct ctxp_str kind) {
@@ -312,7 +322,9 @@ static void each_text(struct ctxp_raw list, struct ctxp_str text, bool wanted) {
     assert_true(ctxp_array_next(&it, &left, &one) >= 0);
     struct ctxp_str line = ctxp_raw_str(one);
     bool there = wanted ? has_line(text, line) : ctxp_str_find(text, line, 0) != SIZE_MAX;
-    if (there != wanted) fail_msg("input %llu: the text %s '%.*s':\n%.*s", (unsigned long long)input_index, wanted ? "lacks" : "has", (int)line.len, line.ptr, (int)text.len, text.ptr);
+    if (there != wanted)
+      fail_msg("input %llu: the text %s '%.*s':\n%.*s", (unsigned long long)input_index, wanted ? "lacks" : "has", (int)line.len, line.ptr,
+          (int)text.len, text.ptr);
   }
 }
 
@@ -320,7 +332,8 @@ static void check_exit(struct ctxp_str text, int64_t code) {
   char number[32];
   snprintf(number, sizeof(number), " %lld", (long long)code);
   size_t at = ctxp_str_find(text, CTXP_STR("exit"), 0);
-  if (at == SIZE_MAX || ctxp_str_find(text, ctxp_str(number), at) == SIZE_MAX) fail_msg("no exit code %s in:\n%.*s", number, (int)text.len, text.ptr);
+  if (at == SIZE_MAX || ctxp_str_find(text, ctxp_str(number), at) == SIZE_MAX)
+    fail_msg("no exit code %s in:\n%.*s", number, (int)text.len, text.ptr);
 }
 
 static void check(struct ctxp_raw expected, struct ctxp_raw answer) {
@@ -363,7 +376,7 @@ static void run_input(struct ctxp_raw input, struct ctxp_raw expected) {
 static void run_case(void **state) {
   const struct case_file *file = *state;
   struct ctxp_raw input, expected;
-  uint32_t inputs, expectations;
+  uint32_t inputs = 0, expectations = 0;
   the_case = ctxp_buf_raw(&file->raw);
   struct ctxp_cursor in = ctxp_cursor(ctxp_map_get(the_case, "input")), ex = ctxp_cursor(ctxp_map_get(the_case, "expect"));
   assert_true(ctxp_array_open(&in, &inputs) >= 0 && ctxp_array_open(&ex, &expectations) >= 0);

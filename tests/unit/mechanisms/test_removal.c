@@ -33,15 +33,23 @@ static void read_request(const char *line) {
     view->calls = calls[request.count++];
     view->seen = true;
     if (*p == 'r' || *p == 'R') {
-      *view = (struct ctxp_view){.role = CTXP_ROLE_tool, .call = letter(p[1]), .tokens = 100, .candidate = isupper((unsigned char)p[1]), .seen = *p == 'r', .calls = view->calls};
+      *view = (struct ctxp_view){.role = CTXP_ROLE_tool,
+          .call = letter(p[1]),
+          .tokens = 100,
+          .candidate = isupper((unsigned char)p[1]),
+          .seen = *p == 'r',
+          .calls = view->calls};
       p++;
       continue;
     }
-    view->role = *p == 'u' ? CTXP_ROLE_user : *p == 'c' ? CTXP_ROLE_custom : CTXP_ROLE_assistant;
+    view->role = *p == 'u' ? CTXP_ROLE_user : *p == 'c' ? CTXP_ROLE_custom :
+                                                          CTXP_ROLE_assistant;
     view->has_text = *p != '-';
-    view->tokens = *p == 'a' ? 5 : *p == '-' ? 0 : 1;
+    view->tokens = *p == 'a' ? 5 : *p == '-' ? 0 :
+                                               1;
     while (p[1] == ':') {
-      view->calls[view->call_count++] = (struct ctxp_view_call){.id = letter(p[2]), .tokens = 10, .candidate = isupper((unsigned char)p[2])};
+      view->calls[view->call_count++] =
+          (struct ctxp_view_call){.id = letter(p[2]), .tokens = 10, .candidate = isupper((unsigned char)p[2])};
       view->tokens += 10;
       p += 2;
     }
@@ -54,7 +62,8 @@ static void assert_marks(const char *expected) {
   for (size_t i = 0; i < request.count; i++) {
     unsigned stripped = 0;
     for (size_t k = 0; k < views[i].call_count; k++) stripped += views[i].calls[k].strip;
-    marks[i] = views[i].remove ? 'x' : stripped ? (char)('0' + stripped) : '.';
+    marks[i] = views[i].remove ? 'x' : stripped ? (char)('0' + stripped) :
+                                                  '.';
   }
   assert_string_equal(marks, expected);
 }

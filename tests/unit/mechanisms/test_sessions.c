@@ -19,7 +19,9 @@
 
 extern const struct ctxp_stage_ops ctxp_stage_amnesia_tagger, ctxp_stage_write_compressor;
 
-enum { MESSAGES = 400, CALLS = 3, TURNS = 40 };
+enum { MESSAGES = 400,
+  CALLS = 3,
+  TURNS = 40 };
 
 struct call {
   char id[16], tool[8];
@@ -100,7 +102,10 @@ static void result(const struct call *call) {
     ctxp_pack_cstr(&input, "content");
     ctxp_pack_str(&input, (struct ctxp_str){text, size});
   }
-  ev.tool_result = (struct ctxp_tool_result){.toolCallId = ctxp_str(call->id), .tool = ctxp_str(call->tool), .text = write ? CTXP_STR("ok") : (struct ctxp_str){text, size}, .isError = draw(9) == 0};
+  ev.tool_result = (struct ctxp_tool_result){.toolCallId = ctxp_str(call->id),
+      .tool = ctxp_str(call->tool),
+      .text = write ? CTXP_STR("ok") : (struct ctxp_str){text, size},
+      .isError = draw(9) == 0};
   ctxp_set(&ev.tool_result, tool_result, input, ctxp_buf_raw(&input));
   ctxp_set(&ev.tool_result, tool_result, ask, true);
   ctxp_test_clear(&writer);
@@ -139,7 +144,8 @@ static void ask(void) {
   static struct ctxp_buf calls[MESSAGES];
   ctxp_auto_buf list = {0};
   for (unsigned i = 0; i < count; i++) {
-    struct ctxp_skeleton s = {.id = ctxp_str(window[i].id), .role = window[i].role, .hasText = window[i].has_text, .tokens = window[i].tokens};
+    struct ctxp_skeleton s = {
+        .id = ctxp_str(window[i].id), .role = window[i].role, .hasText = window[i].has_text, .tokens = window[i].tokens};
     struct ctxp_list call_list = {0};
     for (unsigned k = 0; k < window[i].call_count; k++) {
       struct ctxp_call call = {.id = ctxp_str(window[i].calls[k].id), .name = ctxp_str(window[i].calls[k].tool)};
@@ -173,8 +179,10 @@ static bool names(struct ctxp_raw list, const char *id) {
 /* what is sent: the window without what the answers say; an agent that missed them sends all */
 static void form_request(bool missed) {
   struct ctxp_raw actions = !missed && tagger.answer_count ? ctxp_buf_raw(&tagger.answers[0].actions) : (struct ctxp_raw){0};
-  struct ctxp_raw bare = !missed && writer.answer_count ? ctxp_map_get(ctxp_buf_raw(&writer.answers[0].actions), "stripContent") : (struct ctxp_raw){0};
-  struct ctxp_raw remove = actions.len ? ctxp_map_get(actions, "remove") : (struct ctxp_raw){0}, strip = actions.len ? ctxp_map_get(actions, "strip") : (struct ctxp_raw){0};
+  struct ctxp_raw bare =
+      !missed && writer.answer_count ? ctxp_map_get(ctxp_buf_raw(&writer.answers[0].actions), "stripContent") : (struct ctxp_raw){0};
+  struct ctxp_raw remove = actions.len ? ctxp_map_get(actions, "remove") : (struct ctxp_raw){0},
+                  strip = actions.len ? ctxp_map_get(actions, "strip") : (struct ctxp_raw){0};
   last = now;
   now.count = 0;
   for (unsigned i = 0; i < count; i++) {
@@ -228,7 +236,8 @@ static void check_pairs(void) {
 
 static void check_prefix(void) {
   for (unsigned i = 0; i < last.count; i++)
-    if (i >= now.count || strcmp(last.at[i].id, now.at[i].id) != 0 || last.at[i].stripped != now.at[i].stripped || last.at[i].bare != now.at[i].bare)
+    if (i >= now.count || strcmp(last.at[i].id, now.at[i].id) != 0 || last.at[i].stripped != now.at[i].stripped ||
+        last.at[i].bare != now.at[i].bare)
       fail_msg("message %u of the last request changed, and no event says so", i);
 }
 
@@ -386,7 +395,8 @@ static unsigned split(struct ctxp_raw *bodies, unsigned max) {
 }
 
 /* dies: at every event, after a checkpoint some events before it */
-static void run_script(const struct ctxp_stage_ops *ops, const char *node, const struct ctxp_raw *bodies, unsigned n, bool dies, struct ctxp_buf *out) {
+static void run_script(
+    const struct ctxp_stage_ops *ops, const char *node, const struct ctxp_raw *bodies, unsigned n, bool dies, struct ctxp_buf *out) {
   static struct ctxp_test t;
   ctxp_test_open(&t, ops, node);
   ctxp_test_options(&t, (struct ctxp_raw){0}, (struct ctxp_raw){0});

@@ -61,7 +61,8 @@ static void shell(const char *output, bool failed, int64_t code, bool ask) {
   ctxp_pack_map(&input, 1);
   ctxp_pack_cstr(&input, "command");
   ctxp_pack_cstr(&input, "make");
-  ev.tool_result = (struct ctxp_tool_result){.toolCallId = CTXP_STR("b"), .tool = CTXP_STR("bash"), .isError = failed, .text = ctxp_str(output)};
+  ev.tool_result =
+      (struct ctxp_tool_result){.toolCallId = CTXP_STR("b"), .tool = CTXP_STR("bash"), .isError = failed, .text = ctxp_str(output)};
   ctxp_set(&ev.tool_result, tool_result, input, ctxp_buf_raw(&input));
   if (code >= 0) ctxp_set(&ev.tool_result, tool_result, exitCode, code);
   if (ask) ctxp_set(&ev.tool_result, tool_result, ask, true);
@@ -97,7 +98,9 @@ static void an_output_becomes_its_digest_with_the_exit_code_of_the_event(void **
   assert_true(bash->applied && ctxp_str_is(bash->engine, "rules") && bash->summaryTokens <= 201);
   struct ctxp_raw details = ctxp_map_get(ctxp_map_get(ctxp_buf_raw(&t.answers[0].actions), "replace"), "details");
   ctxp_auto_buf expected = {0};
-  ctxp_buf_printf(&expected, "{\"drop\":[\"fullOutputPath\",\"truncation\"],\"add\":{\"summarized\":true,\"originalTokens\":2012,\"summaryTokens\":%llu}}", (unsigned long long)bash->summaryTokens);
+  ctxp_buf_printf(&expected,
+      "{\"drop\":[\"fullOutputPath\",\"truncation\"],\"add\":{\"summarized\":true,\"originalTokens\":2012,\"summaryTokens\":%llu}}",
+      (unsigned long long)bash->summaryTokens);
   assert_int_equal(ctxp_json_from_raw(details, &text), 0);
   assert_string_equal(ctxp_buf_cstr(&text), ctxp_buf_cstr(&expected));
 }
@@ -267,11 +270,17 @@ static const char *content(void) { /* 400 units */
 }
 
 static void write_file(const char *call, const char *path, bool ask) {
-  push("{\"kind\":\"tool_result\",\"toolCallId\":\"%s\",\"tool\":\"write\",\"input\":{\"path\":\"%s\",\"content\":\"%s\"},\"isError\":false,\"text\":\"ok\"%s}", call, path, content(), ask ? ",\"ask\":true" : "");
+  push("{\"kind\":\"tool_result\",\"toolCallId\":\"%s\",\"tool\":\"write\",\"input\":{\"path\":\"%s\",\"content\":\"%s\"},\"isError\":"
+       "false,\"text\":\"ok\"%s}",
+      call, path, content(), ask ? ",\"ask\":true" : "");
 }
-static void injected(const char *call, bool ok) { push("{\"kind\":\"write_injected\",\"toolCallId\":\"%s\",\"ok\":%s}", call, ok ? "true" : "false"); }
+static void injected(const char *call, bool ok) {
+  push("{\"kind\":\"write_injected\",\"toolCallId\":\"%s\",\"ok\":%s}", call, ok ? "true" : "false");
+}
 static void context(const char *calls, const char *tail) {
-  push("{\"kind\":\"context\",\"ask\":true,\"messages\":[{\"id\":\"m1\",\"role\":\"user\",\"hasText\":true,\"tokens\":1},{\"id\":\"m2\",\"role\":\"assistant\",\"hasText\":false,\"calls\":[%s],\"tokens\":120}%s]}", calls, tail);
+  push("{\"kind\":\"context\",\"ask\":true,\"messages\":[{\"id\":\"m1\",\"role\":\"user\",\"hasText\":true,\"tokens\":1},{\"id\":\"m2\","
+       "\"role\":\"assistant\",\"hasText\":false,\"calls\":[%s],\"tokens\":120}%s]}",
+      calls, tail);
 }
 #define W1 "{\"id\":\"w1\",\"name\":\"write\",\"tokens\":110,\"contentTokens\":100}"
 #define LATER ",{\"id\":\"m3\",\"role\":\"assistant\",\"hasText\":true,\"tokens\":5}"
@@ -282,7 +291,9 @@ static void a_write_is_offered_injected_and_stripped_for_good(void **state) {
   assert_string_equal(answer(), "{\"inject\":{\"toolCallId\":\"w1\",\"fact\":\"" FACT "\"}}");
   assert_int_equal(t.emitted_count, 0);
   injected("w1", true);
-  assert_string_equal(emitted(), "\"kind\":\"write\",\"toolCallId\":\"w1\",\"path\":\"a.py\",\"originalTokens\":100,\"factTokens\":8,\"saved\":92,\"fact\":\"" FACT "\"}");
+  assert_string_equal(emitted(),
+      "\"kind\":\"write\",\"toolCallId\":\"w1\",\"path\":\"a.py\",\"originalTokens\":100,\"factTokens\":8,\"saved\":92,\"fact\":\"" FACT
+      "\"}");
   assert_int_equal(t.emitted[0].event.write.contentHash.len, 32);
   context(W1, "");
   assert_string_equal(answer(), "{\"stripContent\":[\"w1\"]}");
@@ -311,7 +322,8 @@ static void what_a_request_has_carried_is_not_stripped_and_its_saving_is_taken_b
   ctxp_test_clear(&t);
   context(W1, LATER);
   assert_string_equal(answer(), "");
-  assert_string_equal(emitted(), "\"kind\":\"regret\",\"mechanism\":\"write\",\"toolCallId\":\"w1\",\"tokens\":92,\"reason\":\"not applied\"}");
+  assert_string_equal(
+      emitted(), "\"kind\":\"regret\",\"mechanism\":\"write\",\"toolCallId\":\"w1\",\"tokens\":92,\"reason\":\"not applied\"}");
   context(W1, "");
   assert_string_equal(answer(), "");
   assert_int_equal(t.emitted_count, 1);
@@ -341,7 +353,8 @@ static void missed_answers_take_the_last_step_back(void **state) {
   context(W1, "");
   ctxp_test_clear(&t);
   push("{\"kind\":\"answer_missed\",\"askSeq\":%llu,\"reason\":\"lost\"}", (unsigned long long)t.seq);
-  assert_string_equal(emitted(), "\"kind\":\"regret\",\"mechanism\":\"write\",\"toolCallId\":\"w1\",\"tokens\":92,\"reason\":\"not applied\"}");
+  assert_string_equal(
+      emitted(), "\"kind\":\"regret\",\"mechanism\":\"write\",\"toolCallId\":\"w1\",\"tokens\":92,\"reason\":\"not applied\"}");
   context(W1, "");
   assert_string_equal(answer(), ""); /* it was sent; the cache holds it */
 }
@@ -358,9 +371,11 @@ static void a_later_write_or_edit_supersedes_a_fact(void **state) {
   (void)state;
   write_file("w1", "a.py", true);
   write_file("w2", "b.py", true);
-  push("{\"kind\":\"tool_result\",\"toolCallId\":\"e\",\"tool\":\"edit\",\"input\":{\"path\":\"a.py\",\"oldText\":\"x\",\"newText\":\"y\"},\"isError\":false,\"text\":\"ok\"}");
+  push("{\"kind\":\"tool_result\",\"toolCallId\":\"e\",\"tool\":\"edit\",\"input\":{\"path\":\"a.py\",\"oldText\":\"x\",\"newText\":\"y\"},"
+       "\"isError\":false,\"text\":\"ok\"}");
   ctxp_auto_buf query = {0}, reply = {0};
-  assert_int_equal(ctxp_json_to_raw(CTXP_STR("{\"what\":\"facts\",\"agent\":\"pi@test\",\"session\":\"s1\",\"thread\":\"\"}"), &query, NULL), 0);
+  assert_int_equal(
+      ctxp_json_to_raw(CTXP_STR("{\"what\":\"facts\",\"agent\":\"pi@test\",\"session\":\"s1\",\"thread\":\"\"}"), &query, NULL), 0);
   assert_int_equal(ctxp_stage_query(t.stage, ctxp_buf_raw(&query), &reply, NULL), 0);
   struct ctxp_cursor it = ctxp_cursor(ctxp_buf_raw(&reply));
   struct ctxp_raw one;
@@ -380,7 +395,8 @@ static void a_later_write_or_edit_supersedes_a_fact(void **state) {
 static void only_inactive_tools_and_the_skills_section_count(void **state) {
   (void)state;
   push("{\"kind\":\"agent_start\",\"tools\":[{\"name\":\"read\",\"description\":\"Reads.\",\"parameters\":{}},"
-       "{\"name\":\"grep\",\"description\":\"Finds.\",\"parameters\":{ \"type\": \"object\" },\"guidelines\":[\"a\",\"bc\"]},{\"name\":\"find_capability\",\"description\":\"x\"}],"
+       "{\"name\":\"grep\",\"description\":\"Finds.\",\"parameters\":{ \"type\": \"object\" "
+       "},\"guidelines\":[\"a\",\"bc\"]},{\"name\":\"find_capability\",\"description\":\"x\"}],"
        "\"activeTools\":[\"read\"],\"skillsText\":\"123456789\"}");
   /* "grep Finds. {\"type\":\"object\"} a bc" has 4+1+6+1+17+1+4 = 34 units, 9 tokens; the skills 9 units, 3 tokens */
   assert_string_equal(emitted(), "\"kind\":\"lazy\",\"avoidedTokens\":12}");
@@ -423,13 +439,29 @@ int main(void) {
 #define LAZY(name) cmocka_unit_test_setup_teardown(name, open_lazy, close_stage)
 #define OWN(name) cmocka_unit_test_teardown(name, close_stage)
   const struct CMUnitTest tests[] = {
-      BASH(an_output_becomes_its_digest_with_the_exit_code_of_the_event), BASH(a_failure_without_a_reported_code_says_so), OWN(below_the_limit_and_blank_outputs_stay), OWN(kept_errors_stay),
-      BASH(who_does_not_ask_gets_a_potential_event_and_no_answer), OWN(errors_that_do_not_fit_but_stand_in_the_tail_leave_the_tail), OWN(errors_that_fit_nowhere_stay), OWN(a_digest_is_never_larger),
-      BASH(a_missed_digest_is_taken_back_once), cmocka_unit_test(a_file_describes_itself), cmocka_unit_test(a_fact_has_at_most_220_units_on_one_line),
-      cmocka_unit_test(what_is_cut_to_its_room_then_left_out_then_the_path_keeps_its_end), WRITE(a_write_is_offered_injected_and_stripped_for_good), OWN(without_sticky_a_strip_is_for_one_request),
-      WRITE(what_a_request_has_carried_is_not_stripped_and_its_saving_is_taken_back), WRITE(what_could_not_be_injected_saves_nothing), WRITE(missed_answers_take_the_last_step_back),
-      WRITE(who_does_not_ask_gets_the_figures_at_the_result), WRITE(a_later_write_or_edit_supersedes_a_fact), LAZY(only_inactive_tools_and_the_skills_section_count), OWN(skills_that_are_not_lazy_do_not_count),
-      LAZY(a_recorded_session_is_potential_also_after_a_restart), LAZY(many_windows_are_bounded_in_memory_and_come_back),
+      BASH(an_output_becomes_its_digest_with_the_exit_code_of_the_event),
+      BASH(a_failure_without_a_reported_code_says_so),
+      OWN(below_the_limit_and_blank_outputs_stay),
+      OWN(kept_errors_stay),
+      BASH(who_does_not_ask_gets_a_potential_event_and_no_answer),
+      OWN(errors_that_do_not_fit_but_stand_in_the_tail_leave_the_tail),
+      OWN(errors_that_fit_nowhere_stay),
+      OWN(a_digest_is_never_larger),
+      BASH(a_missed_digest_is_taken_back_once),
+      cmocka_unit_test(a_file_describes_itself),
+      cmocka_unit_test(a_fact_has_at_most_220_units_on_one_line),
+      cmocka_unit_test(what_is_cut_to_its_room_then_left_out_then_the_path_keeps_its_end),
+      WRITE(a_write_is_offered_injected_and_stripped_for_good),
+      OWN(without_sticky_a_strip_is_for_one_request),
+      WRITE(what_a_request_has_carried_is_not_stripped_and_its_saving_is_taken_back),
+      WRITE(what_could_not_be_injected_saves_nothing),
+      WRITE(missed_answers_take_the_last_step_back),
+      WRITE(who_does_not_ask_gets_the_figures_at_the_result),
+      WRITE(a_later_write_or_edit_supersedes_a_fact),
+      LAZY(only_inactive_tools_and_the_skills_section_count),
+      OWN(skills_that_are_not_lazy_do_not_count),
+      LAZY(a_recorded_session_is_potential_also_after_a_restart),
+      LAZY(many_windows_are_bounded_in_memory_and_come_back),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
