@@ -41,6 +41,7 @@ struct reader {
   struct claude_line *line; /* the one being read; lines do not move before it is done */
   uint32_t at[KEYS];
   uint32_t number; /* of the line in the index */
+  unsigned texts;  /* messages of the line that are texts */
   bool failed; /* out of memory */
 };
 
@@ -90,17 +91,15 @@ static void add_text(struct reader *r, enum ctxp_band band, const struct ctxp_co
   struct claude_line *line = r->line;
   struct claude_message *m = line->message_count ? &c->messages[c->message_count - 1] : NULL;
   if (!m || m->answers || m->band != band) {
-    unsigned texts = 1;
-    for (uint32_t i = line->messages; i < c->message_count; i++) texts += !c->messages[i].answers;
     if (line->message_count == UINT16_MAX || !(m = new_message(r, CTXP_ROLE_user))) return;
     line->message_count++;
     m->band = (uint8_t)band;
     m->id = line->uuid;
     m->person = band == CTXP_BAND_user_prompt && !line->sidechain;
-    if (texts > 1) {
+    if (++r->texts > 1) {
       ctxp_buf_reset(&c->scratch);
       struct ctxp_str uuid = ctxp_texts_text(&c->names, line->uuid);
-      ctxp_buf_printf(&c->scratch, "%.*s#%u", (int)uuid.len, uuid.ptr, texts);
+      ctxp_buf_printf(&c->scratch, "%.*s#%u", (int)uuid.len, uuid.ptr, r->texts);
       m->id = name_of(r, ctxp_buf_view(&c->scratch));
     }
   }
@@ -132,6 +131,7 @@ static void add_result(struct reader *r, uint32_t block) {
 static void read_user(struct reader *r) {
   uint32_t content = ctxp_json_get(r->json, r->at[K_MESSAGE], "content");
   r->line->kind = CLAUDE_USER;
+  r->texts = 0;
   r->line->messages = r->c->message_count;
   if (ctxp_json_type(r->json, content) == CTXP_JSON_STRING) {
     struct ctxp_content sum = {0};
