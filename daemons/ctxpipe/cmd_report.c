@@ -58,7 +58,6 @@ const struct ctxp_command ctxp_cmd_report = {
     .operands_max = ~0u,
     .example = "ctxpipe report ~/.claude/projects",
     .run = run,
-    .details = "Starts a private pipeline in a temporary directory, imports the files, prints, and leaves nothing behind. What cannot be "
-               "read is named: a line\n"
-               "is passed over and counted; a file or folder makes the exit code 1, and the others count all the same.",
+    .details = "Starts a private pipeline in a temporary directory, imports the files, prints, and leaves nothing behind. A file that cannot be\n"
+               "read, in whole or in part, is named; what was good in it counts, and the exit code is 1.",
 };

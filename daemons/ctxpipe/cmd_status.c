@@ -27,7 +27,6 @@ static struct ctxp_raw supervised(const struct ctxp_pipeline *pipeline, const ch
 /* Pairs of a node: what it says itself, and where it says nothing what the supervisor knows. */
 static void pack_node(const struct ctxp_node_config *node, struct ctxp_raw says, struct ctxp_raw known, struct ctxp_buf *out) {
   struct ctxp_str state = ctxp_map_str(says, "state"), last = ctxp_map_str(says, "lastError");
-  if (ctxp_str_is(state, "running")) state = CTXP_STR("ready");
   if (!state.len) state = ctxp_str_is(ctxp_map_str(known, "state"), "ready") ? CTXP_STR("silent") : ctxp_map_str(known, "state");
   if (!last.len) last = ctxp_map_str(known, "lastError");
   ctxp_pack_map(out, 4 + COUNT(figures) + 3);

@@ -38,5 +38,5 @@ bool ctxp_importing_complain(const struct ctxp_import_result *result) {
         &text, "ctxpipe: the collector refused %llu events; 'ctxpipe status' shows the last reason\n", (unsigned long long)result->refused);
   fflush(stdout);
   fwrite(text.ptr, 1, text.len, stderr);
-  return result->fault_count == result->line_faults && result->refused == 0;
+  return result->fault_count == 0 && result->refused == 0;
 }

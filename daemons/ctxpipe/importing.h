@@ -12,6 +12,5 @@ int ctxp_importing_check(const struct ctxp_args *args, struct ctxp_error *err) _
 /* The operands are the files and folders. */
 int ctxp_importing(const struct ctxp_args *args, const char *endpoint, struct ctxp_import_result *ret_result, struct ctxp_error *err)
     __attribute__((warn_unused_result));
-/* Prints what could not be read or was refused to standard error. false: a file was not read, or an event refused; single lines that
- * were passed over are counted in the result, and no failure. */
+/* Prints what could not be read, in whole or in part, or was refused, to standard error. true: there was nothing to complain of. */
 bool ctxp_importing_complain(const struct ctxp_import_result *result);

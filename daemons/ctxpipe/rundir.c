@@ -49,7 +49,7 @@ static int lock_supervisor(const char *dir, int *ret_fd, struct ctxp_error *err)
   if (r < 0) return r;
   struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET}; /* of the open file: it can be asked for without taking it */
   if (fcntl(*ret_fd, F_OFD_SETLK, &lock) == 0) return 0;
-  return ctxp_error_set(err, -EBUSY, "a pipeline is already running in '%s'; 'ctxpipe down' ends it, 'ctxpipe status' shows it", dir);
+  return ctxp_error_set(err, -EBUSY, "a pipeline already runs in '%s'; 'ctxpipe down' ends it, 'ctxpipe status' shows it", dir);
 }
 
 static void alarmed(int signal) { (void)signal; }
@@ -95,7 +95,7 @@ int ctxp_rundir_open(const struct ctxp_config *config, unsigned wait_ms, struct 
   if (r == 0) r = open_lock(config->state_dir, "nodes.lock", &dirs.nodes_lock, err);
   if (r == 0 && lock_within(dirs.nodes_lock, wait_ms) < 0)
     r = ctxp_error_set(
-        err, -EBUSY, "nodes of an earlier pipeline are still running on '%s'; wait until they have ended", config->state_dir);
+        err, -EBUSY, "nodes of an earlier pipeline still run on '%s'; wait until they have ended", config->state_dir);
   if (r == 0) r = open_logs(config->state_dir, &dirs.logs, err);
   if (r < 0)
     ctxp_rundir_close(&dirs);

@@ -28,10 +28,7 @@ void ctxp_notes_fault(struct ctxp_notes *notes, const char *format, ...) {
 }
 
 void ctxp_notes_bad_line(struct ctxp_notes *notes, uint64_t number, const char *why) {
-  if (++notes->bad_lines <= BAD_LINES_TOLD) {
-    ctxp_notes_fault(notes, "%s:%llu: %s; the line was passed over", notes->file, (unsigned long long)number, why);
-    notes->result->line_faults++;
-  }
+  if (++notes->bad_lines <= BAD_LINES_TOLD) ctxp_notes_fault(notes, "%s:%llu: %s; the line was passed over", notes->file, (unsigned long long)number, why);
   ctxp_notes_passed(notes, CTXP_STR("unreadable line"));
 }
 
@@ -44,10 +41,8 @@ void ctxp_notes_passed(struct ctxp_notes *notes, struct ctxp_str kind) {
 
 void ctxp_notes_file_end(struct ctxp_notes *notes) {
   struct ctxp_buf *out = &notes->result->passed_over;
-  if (notes->bad_lines > BAD_LINES_TOLD) {
+  if (notes->bad_lines > BAD_LINES_TOLD)
     ctxp_notes_fault(notes, "%s: %u more lines could not be read and were passed over", notes->file, notes->bad_lines - BAD_LINES_TOLD);
-    notes->result->line_faults++;
-  }
   for (uint32_t name = 1; name < notes->kinds.count; name++, notes->passed++) {
     struct ctxp_str kind = ctxp_texts_text(&notes->kinds, name);
     ctxp_auto_buf clean = {0}; /* cut texts and file names may be no UTF-8 */
