@@ -41,7 +41,7 @@ struct reader {
   struct claude_line *line; /* the one being read; lines do not move before it is done */
   uint32_t at[KEYS];
   uint32_t number; /* of the line in the index */
-  unsigned texts;  /* messages of the line that are texts */
+  unsigned texts; /* messages of the line that are texts */
   bool failed; /* out of memory */
 };
 

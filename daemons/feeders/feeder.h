@@ -25,7 +25,7 @@ struct ctxp_import_result {
   struct ctxp_buf passed_over; /* MessagePack array of {file, kind, count} */
   struct ctxp_buf faults; /* sentences, one a line: files that could not be read, in whole or in part */
   unsigned fault_count;
-  unsigned line_faults;           /* of these, the ones on single lines that were passed over, and counted in passed_over */
+  unsigned line_faults; /* of these, the ones on single lines that were passed over, and counted in passed_over */
 };
 /* 0: all files were read and everything is acknowledged, though some may have faults; <0 with a sentence: it could not go on.
  * What was good in a faulty file has been sent. */
