@@ -63,7 +63,7 @@ static int pack_value(struct ctxp_json *json, uint32_t value, unsigned depth, st
 
 int ctxp_json_pack(struct ctxp_json *json, uint32_t value, struct ctxp_buf *out, struct ctxp_error *err) {
   int r = pack_value(json, value, 0, out, err);
-  if (r == 0 && ctxp_buf_error(out) < 0) r = ctxp_error_set(err, -ENOMEM, "out of memory while reading JSON");
+  if (r == 0 && (json->failed || ctxp_buf_error(out) < 0)) r = ctxp_error_set(err, -ENOMEM, "out of memory while reading JSON");
   return r;
 }
 
@@ -157,5 +157,6 @@ int ctxp_json_to_event(struct ctxp_str line, struct ctxp_buf *out_body, struct c
     else
       r = field ? pack_field(&json, it, field, 1, out_body, err) : pack_value(&json, it, 1, out_body, err);
   }
+  if (r == 0 && json.failed) return ctxp_error_set(err, -ENOMEM, "out of memory while reading JSON");
   return r < 0 ? r : ctxp_buf_error(out_body);
 }

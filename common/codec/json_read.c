@@ -122,6 +122,7 @@ static int find_tokens(struct ctxp_json *json, struct ctxp_error *err) {
 int ctxp_json_load(struct ctxp_json *json, struct ctxp_str text, struct ctxp_error *err) {
   drop_texts(json, false);
   json->text = text;
+  json->failed = false;
   json->count = 0;
   if (text.len >= UINT32_MAX - 64) return ctxp_error_set(err, -EMSGSIZE, "a JSON text of %zu bytes is too long", text.len);
   if (text.len == 0) return ctxp_error_set(err, -EBADMSG, "the JSON text is empty");
@@ -321,7 +322,7 @@ struct ctxp_str ctxp_json_text(struct ctxp_json *json, uint32_t string) {
   if (!block || block->cap - block->len < escaped.len) {
     size_t cap = escaped.len < 65536 ? 65536 : escaped.len;
     block = malloc(sizeof(*block) + cap);
-    if (!block) return (struct ctxp_str){0};
+    if (!block) return json->failed = true, (struct ctxp_str){0};
     *block = (struct ctxp_json_texts){.next = json->texts, .cap = cap};
     json->texts = block;
   }

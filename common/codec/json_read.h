@@ -31,6 +31,7 @@ struct ctxp_json { /* {0} is one that has read nothing */
   struct ctxp_json_index *index;
   struct ctxp_json_texts *texts;
   struct ctxp_buf clean; /* the text with U+FFFD where it was not UTF-8 */
+  bool failed; /* out of memory since the last load: a text came out empty, or a length too small; look at it at the end */
 };
 void ctxp_json_deinit(struct ctxp_json *json);
 

@@ -39,7 +39,7 @@ static size_t string_units(struct ctxp_str in) {
   return units;
 }
 
-static size_t number_units(struct ctxp_str text) {
+static size_t number_units(struct ctxp_json *json, struct ctxp_str text) {
   struct ctxp_number n = ctxp_number_read(text);
   ctxp_auto_buf out = {0};
   const uint64_t exact = UINT64_C(9007199254740992);
@@ -52,6 +52,7 @@ static size_t number_units(struct ctxp_str text) {
   else
     ctxp_json_f64(&out, n.type == CTXP_NUMBER_U64 ? (double)n.u : n.type == CTXP_NUMBER_I64 ? (double)n.i :
                                                                                               n.f);
+  if (out.failed) json->failed = true;
   return out.len;
 }
 
@@ -70,6 +71,7 @@ static size_t object_units(struct ctxp_json *json, uint32_t object) {
   ctxp_auto_free struct member *members = count ? malloc(sizeof(*members) * count) : NULL;
   struct ctxp_str key;
   size_t units = 2;
+  if (count && !members) json->failed = true;
   if (!members) return units;
   for (uint32_t it = object; ctxp_json_member(json, object, &it, &key);) members[n++] = (struct member){key, it};
   if (n > 1) qsort(members, n, sizeof(*members), by_key);
@@ -87,7 +89,7 @@ size_t ctxp_json_compact_units(struct ctxp_json *json, uint32_t value) {
   case CTXP_JSON_ABSENT: return 0;
   case CTXP_JSON_NULL: return 4;
   case CTXP_JSON_BOOL: return ctxp_json_bool(json, value, false) ? 4 : 5;
-  case CTXP_JSON_NUMBER: return number_units(ctxp_json_source(json, value));
+  case CTXP_JSON_NUMBER: return number_units(json, ctxp_json_source(json, value));
   case CTXP_JSON_STRING: return string_units(ctxp_json_escaped(json, value));
   case CTXP_JSON_OBJECT: return object_units(json, value);
   case CTXP_JSON_ARRAY: break;

@@ -56,6 +56,7 @@ static int span_text(struct emitter *e, uint32_t number, uint32_t at, uint32_t l
     if (e->shrunk) return 0;
     if (line->offset == 0 && ctxp_str_starts(e->bytes, "\xef\xbb\xbf")) e->bytes.ptr += 3, e->bytes.len -= 3;
     if (line->cleaned) e->bytes = ctxp_utf8_clean(e->bytes, &e->more);
+    if (e->more.failed) return -ENOMEM;
     e->here = number;
     e->have_bytes = true;
   }

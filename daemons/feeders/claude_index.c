@@ -41,7 +41,7 @@ struct reader {
   struct claude_line *line; /* the one being read; lines do not move before it is done */
   uint32_t at[KEYS];
   uint32_t number; /* of the line in the index */
-  unsigned texts;  /* messages of the line that are texts */
+  unsigned texts; /* messages of the line that are texts */
   bool failed; /* out of memory */
 };
 
@@ -417,7 +417,7 @@ static int read_line(struct reader *r, const struct ctxp_line *from) {
   line->cleaned = r->json->text.ptr != from->text.ptr;
   read_session(r);
   bool again = line->uuid && ctxp_slots_get(&c->line_of, line->uuid); /* a resumed sub-agent's lines stand there twice */
-  if (again && !ctxp_json_is(r->json, r->at[K_TYPE], "assistant")) return r->failed ? -ENOMEM : 0;
+  if (again && !ctxp_json_is(r->json, r->at[K_TYPE], "assistant")) return r->failed || r->json->failed ? -ENOMEM : 0;
   r->number = c->line_count;
   line->parent = name_of(r, text_of(r, K_PARENT));
   line->sidechain = ctxp_json_bool(r->json, r->at[K_SIDE], false);
@@ -426,7 +426,7 @@ static int read_line(struct reader *r, const struct ctxp_line *from) {
   line->unthreaded = line->sidechain && !line->thread;
   if (ctxp_time_parse(text_of(r, K_TIME), &line->ts_ms) < 0) line->ts_ms = 0;
   read_kind(r);
-  if (r->failed) return -ENOMEM;
+  if (r->failed || r->json->failed) return -ENOMEM;
   if (!line->uuid && line->kind == CLAUDE_LINK) return 0;
   c->line_count++;
   if (!line->uuid || again) return 0;

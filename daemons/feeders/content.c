@@ -101,5 +101,5 @@ int ctxp_content_input(struct ctxp_json *scratch, struct ctxp_str source, struct
     }
   }
   ctxp_pack_close(out, mark, pairs);
-  return ctxp_buf_error(out);
+  return scratch->failed ? -ENOMEM : ctxp_buf_error(out);
 }

@@ -20,9 +20,12 @@ static int detect(struct ctxp_transcript *t) {
   for (unsigned n = 0; n < DETECT_LINES; n++) {
     int r = ctxp_lines_next(t->lines, &line);
     if (r <= 0) return r;
-    if (line.text.len == 0 || ctxp_json_load(t->json, line.text, NULL) < 0) continue;
+    r = line.text.len ? ctxp_json_load(t->json, line.text, NULL) : -EBADMSG;
+    if (r == -ENOMEM) return r;
+    if (r < 0) continue;
     for (size_t i = 0; i < sizeof(formats) / sizeof(formats[0]); i++)
       if (formats[i]->detect(t->json)) return t->format = formats[i], 0;
+    if (t->json->failed) return -ENOMEM;
   }
   return 0;
 }

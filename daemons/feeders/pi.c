@@ -176,6 +176,7 @@ static int span_text(struct emitter *e, uint32_t number, uint32_t at, uint32_t l
   if (e->shrunk) return *ret = (struct ctxp_str){0}, 0;
   if (entry->offset == 0 && ctxp_str_starts(bytes, "\xef\xbb\xbf")) bytes.ptr += 3, bytes.len -= 3;
   if (entry->cleaned) bytes = ctxp_utf8_clean(bytes, &e->more);
+  if (e->more.failed) return -ENOMEM;
   bool inside = at <= bytes.len && len <= bytes.len - at;
   *ret = inside ? (struct ctxp_str){bytes.ptr + at, len} : (struct ctxp_str){0};
   return 0;

@@ -287,7 +287,7 @@ static int read_entry(struct reader *r, const struct ctxp_line *from) {
   ctxp_json_pick(r->json, 0, entry_keys, KEYS, r->at);
   if (ctxp_json_is(r->json, r->at[K_TYPE], "session")) {
     read_header(r);
-    return r->failed ? -ENOMEM : 0;
+    return r->failed || r->json->failed ? -ENOMEM : 0;
   }
   struct pi_entry *entry = r->entry = &c->entries[c->entry_count];
   *entry = (struct pi_entry){.offset = from->offset, .bytes = (uint32_t)from->bytes, .place = (uint32_t)from->number - 1};
@@ -302,7 +302,7 @@ static int read_entry(struct reader *r, const struct ctxp_line *from) {
     snprintf(text, sizeof(text), "line:%llu", (unsigned long long)from->number);
     entry->id = name_of(r, ctxp_str(text));
   }
-  if (r->failed) return -ENOMEM;
+  if (r->failed || r->json->failed) return -ENOMEM;
   c->entry_count++;
   return ctxp_slots_get(&c->entry_of, entry->id) ? 0 : ctxp_slots_set(&c->entry_of, entry->id, c->entry_count);
 }
