@@ -24,7 +24,7 @@ static int run(const struct ctxp_args *args) {
   if (r < 0) return ctxp_command_fail(&err);
   ctxp_stop_on_signals();
   r = import(args, &result, &err);
-  if (r == 0) {
+  if (r == 0 && result.files) {
     ctxp_auto_buf line = {0};
     ctxp_put_count(&line, result.events);
     printf("%s events of %llu sessions from %llu files are in the pipeline; 'ctxpipe spend' shows the bill\n", ctxp_buf_cstr(&line),

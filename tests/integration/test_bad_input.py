@@ -211,6 +211,35 @@ def an_empty_file_and_a_file_of_nul_bytes_are_no_transcripts_and_say_so(place):
     for path in (empty, nul):
         done = place.ctxpipe('report', path, code=None)
         check(done.code != 0 and path.name in done.err, f'the file is not named: {done}')
+        same(done.out, '', 'a bill of nothing')
+
+
+@test
+def a_folder_without_a_transcript_is_named_and_no_bill_of_zeros_is_printed(place):
+    empty = place.mkdir('empty')
+    for command in (['report', empty], ['report', '--json', empty], ['report', place.root / 'none']):
+        done = place.ctxpipe(*command, code=1)
+        sentence(done, command[-1])
+        same(done.out, '', 'a bill of nothing')
+    with place.pipeline():
+        done = place.ctxpipe('import', empty, code=1)
+        sentence(done, empty)
+        same(done.out, '', 'an import of nothing')
+
+
+@test
+def a_session_that_is_not_known_is_named_with_those_that_are(place):
+    path = transcript(place, sample())
+    name = place.ctxpipe('report', '--json', path).json()['sessions'][0]['session']
+    done = place.ctxpipe('report', path, '--session', 'nosuch', code=1)
+    sentence(done, "no session 'nosuch' is known", name)
+    same(done.out, '', 'a bill of nothing')
+    with place.pipeline():
+        place.ctxpipe('import', path)
+        for command in ('spend', 'stats'):
+            sentence(place.ctxpipe(command, '--session', 'nosuch', code=1), "no session 'nosuch' is known", name)
+            sentence(place.ctxpipe(command, '--agent', 'nosuch', code=1), "no agent 'nosuch' is known", 'claude-code')
+            same(place.ctxpipe(command, '--session', 'nosuch', '--json', code=1).out, '', 'figures of nothing')
 
 
 @test
