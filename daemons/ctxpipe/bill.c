@@ -237,21 +237,58 @@ static int put_busts(struct ctxp_raw list, const struct ctxp_style *style, struc
   return r;
 }
 
-static int put_passed_over(struct ctxp_raw list, const struct ctxp_style *style, struct ctxp_buf *out) {
-  static const struct ctxp_column columns[] = {{"file", CTXP_COLUMN_TEXT}, {"what", CTXP_COLUMN_TEXT}, {"count", CTXP_COLUMN_NUMBER}};
-  struct ctxp_table table = {.columns = columns, .column_count = 3};
+struct passed { /* of one kind, over all files */
+  struct ctxp_str kind;
+  uint64_t count, files;
+};
+
+static int by_count(const void *a, const void *b) {
+  const struct passed *x = a, *y = b;
+  if (x->count != y->count) return x->count < y->count ? 1 : -1;
+  return ctxp_str_cmp(x->kind, y->kind);
+}
+
+/* one for each kind, the most frequent first; of a file every kind is told once */
+static int sum_passed(struct ctxp_raw list, struct passed **ret_kinds, unsigned *ret_count) {
   struct ctxp_cursor it = ctxp_cursor(list);
   struct ctxp_raw item;
   uint32_t left;
+  unsigned count = 0;
+  *ret_kinds = NULL;
+  *ret_count = 0;
   if (!list.len || ctxp_array_open(&it, &left) < 0 || !left) return 0;
-  ctxp_put_heading(out, style, "Passed over");
+  struct passed *kinds = calloc(left, sizeof(*kinds));
+  if (!kinds) return -ENOMEM;
   while (ctxp_array_next(&it, &left, &item) > 0) {
-    ctxp_table_text(&table, ctxp_map_str(item, "file"));
-    ctxp_table_text(&table, ctxp_map_str(item, "kind"));
-    ctxp_table_count(&table, ctxp_map_u64(item, "count", 0));
+    struct ctxp_str kind = ctxp_map_str(item, "kind");
+    unsigned k = 0;
+    while (k < count && !ctxp_str_eq(kinds[k].kind, kind)) k++;
+    if (k == count) kinds[count++].kind = kind;
+    kinds[k].count += ctxp_map_u64(item, "count", 0);
+    kinds[k].files++;
   }
-  int r = ctxp_table_print(&table, style, out);
+  qsort(kinds, count, sizeof(*kinds), by_count);
+  *ret_kinds = kinds;
+  *ret_count = count;
+  return 0;
+}
+
+static int put_passed_over(struct ctxp_raw list, const struct ctxp_style *style, struct ctxp_buf *out) {
+  static const struct ctxp_column columns[] = {{"what", CTXP_COLUMN_TEXT}, {"count", CTXP_COLUMN_NUMBER}, {"files", CTXP_COLUMN_NUMBER}};
+  struct ctxp_table table = {.columns = columns, .column_count = 3};
+  struct passed *kinds;
+  unsigned count;
+  int r = sum_passed(list, &kinds, &count);
+  if (r < 0 || !count) return r;
+  ctxp_put_heading(out, style, "Passed over (--json has it by file)");
+  for (unsigned i = 0; i < count; i++) {
+    ctxp_table_text(&table, kinds[i].kind);
+    ctxp_table_count(&table, kinds[i].count);
+    ctxp_table_count(&table, kinds[i].files);
+  }
+  r = ctxp_table_print(&table, style, out);
   ctxp_table_deinit(&table);
+  free(kinds);
   return r;
 }
 

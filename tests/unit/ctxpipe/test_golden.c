@@ -53,7 +53,8 @@ static void bill(const char *name, const struct ctxp_bill_options *options, cons
   ctxp_auto_buf raw = {0}, passed = {0}, out = {0};
   struct ctxp_error err;
   read_answer("spend.json", &raw);
-  assert_int_equal(ctxp_json_to_raw(CTXP_STR("[{\"file\":\"a.jsonl\",\"kind\":\"torn line\",\"count\":2}]"), &passed, &err), 0);
+  assert_int_equal(ctxp_json_to_raw(CTXP_STR("[{\"file\":\"a.jsonl\",\"kind\":\"torn line\",\"count\":2},{\"file\":\"a.jsonl\",\"kind\":\"mode\",\"count\":30},"
+                                           "{\"file\":\"b.jsonl\",\"kind\":\"mode\",\"count\":1200}]"), &passed, &err), 0);
   assert_int_equal(ctxp_bill_print(ctxp_buf_raw(&raw), ctxp_buf_raw(&passed), options, style, &out), 0);
   compare(name, &out);
 }
