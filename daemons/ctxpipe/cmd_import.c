@@ -20,8 +20,9 @@ static int import(const struct ctxp_args *args, struct ctxp_import_result *resul
 static int run(const struct ctxp_args *args) {
   struct ctxp_import_result result = {0};
   struct ctxp_error err;
-  int r = ctxp_importing_check(args, &err);
-  if (r < 0) return ctxp_command_fail(&err);
+  int r = ctxp_importing_choose(args, &err);
+  if (r < 0) return ctxp_command_misuse(&err);
+  if (ctxp_importing_check(args, &err) < 0) return ctxp_command_fail(&err);
   ctxp_stop_on_signals();
   r = import(args, &result, &err);
   if (r == 0 && result.files) {

@@ -48,7 +48,8 @@ static int run(const struct ctxp_args *args) {
   struct ctxp_error err;
   uint64_t lines;
   int r = ctxp_args_number(args, "lines", 1, 1000000, 100, &lines, &err);
-  if (r == 0 && ctxp_pipeline_find(args, &pipeline, &err) < 0)
+  if (r < 0) return ctxp_command_misuse(&err);
+  if (ctxp_pipeline_find(args, &pipeline, &err) < 0)
     r = ctxp_args_has(args, "run-dir") ? -ENOENT : ctxp_pipeline_config(args, &pipeline.config, &err);
   if (r == 0) r = show(pipeline.config, args->operands[0], lines, &err);
   ctxp_pipeline_deinit(&pipeline);

@@ -32,8 +32,9 @@ static int run(const struct ctxp_args *args) {
   struct ctxp_error err;
   ctxp_auto_buf reply = {0};
   int r = ctxp_spend_choose(args, &choice, &err);
-  if (r == 0) r = ctxp_importing_check(args, &err);
-  if (r < 0) return ctxp_command_fail(&err);
+  if (r == 0) r = ctxp_importing_choose(args, &err);
+  if (r < 0) return ctxp_command_misuse(&err);
+  if (ctxp_importing_check(args, &err) < 0) return ctxp_command_fail(&err);
   ctxp_stop_on_signals();
   r = work(args, &choice, &result, &reply, &err);
   if (r == 0 && result.files) r = ctxp_spend_show(&choice, ctxp_buf_raw(&reply), &result.passed_over, &err);

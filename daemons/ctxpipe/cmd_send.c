@@ -195,7 +195,8 @@ static int run(const struct ctxp_args *args) {
   struct ctxp_client_counts counts = {0};
   struct sender s = {.ask = ctxp_args_has(args, "ask")};
   int r = ctxp_args_number(args, "timeout", 1, 3600000, 30000, &s.ask_ms, &err);
-  if (r < 0 || (r = ctxp_pipeline_find(args, &pipeline, &err)) < 0) return ctxp_command_fail(&err);
+  if (r < 0) return ctxp_command_misuse(&err);
+  if (ctxp_pipeline_find(args, &pipeline, &err) < 0) return ctxp_command_fail(&err);
   ctxp_stop_on_signals();
   const struct ctxp_node_config *collector = ctxp_pipeline_node(pipeline.config, CTXP_ROLE_COLLECTOR_NODE);
   r = collector ? talk(args, collector->ingest[0], &s, &err) : ctxp_error_set(&err, -ENOENT, "the topology has no collector");

@@ -19,9 +19,9 @@ static int run(const struct ctxp_args *args) {
   struct ctxp_spend_choice choice;
   struct ctxp_error err;
   int r = ctxp_spend_choose(args, &choice, &err);
+  if (r < 0) return ctxp_command_misuse(&err);
   choice.agent = ctxp_args_get(args, "agent");
-  if (r == 0) r = show(args, &choice, &err);
-  return r < 0 ? ctxp_command_fail(&err) : 0;
+  return show(args, &choice, &err) < 0 ? ctxp_command_fail(&err) : 0;
 }
 
 static const struct ctxp_flag flags[] = {

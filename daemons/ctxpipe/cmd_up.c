@@ -25,7 +25,8 @@ static int run(const struct ctxp_args *args) {
   struct ctxp_config *config;
   struct ctxp_error err;
   int level, r = ctxp_args_choice(args, "log-level", levels, 2, &level, &err);
-  if (r < 0 || (r = ctxp_pipeline_config(args, &config, &err)) < 0) return ctxp_command_fail(&err);
+  if (r < 0) return ctxp_command_misuse(&err);
+  if (ctxp_pipeline_config(args, &config, &err) < 0) return ctxp_command_fail(&err);
   if (ctxp_args_has(args, "detach")) {
     struct ctxp_launch_options options = {.config = config, .log_level = levels[level], .detach = true, .line = print_line};
     r = ctxp_launch(&options, NULL, &err);

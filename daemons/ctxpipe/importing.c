@@ -6,6 +6,11 @@
 #include "base/str.h"
 #include "ctxpipe/stop.h"
 
+int ctxp_importing_choose(const struct ctxp_args *args, struct ctxp_error *err) {
+  const char *format = ctxp_args_get(args, "format");
+  return format ? ctxp_import_check_format(format, err) : 0;
+}
+
 int ctxp_importing_check(const struct ctxp_args *args, struct ctxp_error *err) {
   struct stat file;
   for (unsigned i = 0; i < args->operand_count; i++)
