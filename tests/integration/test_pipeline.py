@@ -110,6 +110,17 @@ def the_example_in_c_gets_an_answer_and_an_acknowledgement(place):
 
 
 @test
+def the_completion_is_installed_where_bash_looks_for_it_and_completes(place):
+    installed = json.loads((BUILD / 'meson-info' / 'intro-installed.json').read_text())
+    scripts = [source for source, target in installed.items() if target.endswith('/bash-completion/completions/ctxpipe')]
+    same(len(scripts), 1, 'files installed as completions/ctxpipe')
+    place.write('completions', place.ctxpipe('completion', 'bash').out)
+    for words, wanted in (('ctxpipe spe', 'spend'), ('ctxpipe spend --by', '--by'), ('ctxpipe help repl', 'replay')):
+        script = f'. ./completions; COMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); _ctxpipe; echo "${{COMPREPLY[@]}}"'
+        same(place.run('bash', '-c', script).out.strip(), wanted, f'completion of {words!r}')
+
+
+@test
 def the_topology_in_the_readme_is_one(place):
     text = re.search(r'```yaml\n(.*?)```', (SOURCE / 'README.md').read_text(), re.S)[1]
     place.topology()  # its prices stand beside it
