@@ -141,7 +141,7 @@ static void put_name(struct ctxp_table *table, enum ctxp_grain grain, const stru
   struct ctxp_str kind = ctxp_map_str(row->map, "kind");
   enum ctxp_band band;
   if (!row->map.len) {
-    ctxp_buf_printf(&text, "(%u others)", row->place);
+    ctxp_buf_printf(&text, "(%u other%s)", row->place, row->place == 1 ? "" : "s");
   } else if (grain == CTXP_GRAIN_BAND) {
     struct ctxp_str name = ctxp_map_str(row->map, "band");
     if (ctxp_band_parse(name, &band))

@@ -27,9 +27,12 @@ static int run(const struct ctxp_args *args) {
   r = import(args, &result, &err);
   if (r == 0 && result.files) {
     ctxp_auto_buf line = {0};
-    ctxp_put_count(&line, result.events);
-    printf("%s events of %llu sessions from %llu files are in the pipeline; 'ctxpipe spend' shows the bill\n", ctxp_buf_cstr(&line),
-        (unsigned long long)result.sessions, (unsigned long long)result.files);
+    ctxp_put_counted(&line, result.events, "new event");
+    ctxp_buf_str(&line, " of ");
+    ctxp_put_counted(&line, result.sessions, "session");
+    ctxp_buf_str(&line, " from ");
+    ctxp_put_counted(&line, result.files, "file");
+    printf("%s; 'ctxpipe spend' shows the bill\n", ctxp_buf_cstr(&line));
   }
   bool whole = ctxp_importing_complain(&result);
   ctxp_import_result_deinit(&result);

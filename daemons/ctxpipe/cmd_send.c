@@ -181,12 +181,18 @@ static int talk(const struct ctxp_args *args, const char *endpoint, struct sende
 }
 
 static void print_counts(const struct sender *s, const struct ctxp_client_counts *counts) {
-  fprintf(stderr, "%llu lines: %llu events sent, %llu acknowledged", (unsigned long long)s->line, (unsigned long long)counts->sent,
-      (unsigned long long)counts->acked);
-  if (s->already) fprintf(stderr, ", %llu there already", (unsigned long long)s->already);
-  if (s->answers || s->missed)
-    fprintf(stderr, ", %llu answers, %llu missed", (unsigned long long)s->answers, (unsigned long long)s->missed);
-  fprintf(stderr, ", %llu refused\n", (unsigned long long)(s->bad + s->refused));
+  ctxp_auto_buf line = {0};
+  ctxp_put_counted(&line, s->line, "line");
+  ctxp_buf_str(&line, ": ");
+  ctxp_put_counted(&line, counts->sent, "event");
+  ctxp_buf_printf(&line, " sent, %llu acknowledged", (unsigned long long)counts->acked);
+  if (s->already) ctxp_buf_printf(&line, ", %llu there already", (unsigned long long)s->already);
+  if (s->answers || s->missed) {
+    ctxp_buf_str(&line, ", ");
+    ctxp_put_counted(&line, s->answers, "answer");
+    ctxp_buf_printf(&line, ", %llu missed", (unsigned long long)s->missed);
+  }
+  fprintf(stderr, "%s, %llu refused\n", ctxp_buf_cstr(&line), (unsigned long long)(s->bad + s->refused));
 }
 
 static int run(const struct ctxp_args *args) {

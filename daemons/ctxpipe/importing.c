@@ -41,9 +41,11 @@ bool ctxp_importing_complain(const struct ctxp_import_result *result) {
   ctxp_auto_buf text = {0};
   ctxp_term_lines(&text, ctxp_buf_view(&result->faults));
   if (text.len && text.ptr[text.len - 1] != '\n') ctxp_buf_char(&text, '\n');
-  if (result->refused)
-    ctxp_buf_printf(
-        &text, "ctxpipe: the collector refused %llu events; 'ctxpipe status' shows the last reason\n", (unsigned long long)result->refused);
+  if (result->refused) {
+    ctxp_buf_str(&text, "ctxpipe: the collector refused ");
+    ctxp_put_counted(&text, result->refused, "event");
+    ctxp_buf_str(&text, "; 'ctxpipe status' shows the last reason\n");
+  }
   fflush(stdout);
   fwrite(text.ptr, 1, text.len, stderr);
   return result->fault_count == 0 && result->refused == 0;

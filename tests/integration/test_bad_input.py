@@ -225,6 +225,9 @@ def a_folder_without_a_transcript_is_named_and_no_bill_of_zeros_is_printed(place
         done = place.ctxpipe('import', empty, code=1)
         sentence(done, empty)
         same(done.out, '', 'an import of nothing')
+        path = transcript(place, sample())
+        place.ctxpipe('import', path)
+        same(place.ctxpipe('import', path).out, "0 new events of 1 session from 1 file; 'ctxpipe spend' shows the bill\n", 'the same file again')
 
 
 @test
