@@ -217,6 +217,30 @@ static int put_grain(struct ctxp_raw reply, enum ctxp_grain grain, const struct 
 }
 
 /* ---- what else there is ---- */
+/* Where much more was reported than the messages account for: the rows carry it, and no file or session shows it. */
+static void put_invisible(struct ctxp_raw sessions, struct ctxp_buf *out) {
+  struct ctxp_cursor it = ctxp_cursor(sessions);
+  struct ctxp_raw session;
+  uint64_t visible = 0, reported = 0;
+  uint32_t left;
+  if (!sessions.len || ctxp_array_open(&it, &left) < 0) return;
+  while (ctxp_array_next(&it, &left, &session) > 0) {
+    struct ctxp_raw calibration = ctxp_map_get(session, "calibration");
+    visible += ctxp_map_u64(calibration, "estimated", 0);
+    reported += ctxp_map_u64(calibration, "reported", 0);
+  }
+  if (!visible || (u128)visible * 5 >= (u128)reported * 4) return;
+  uint64_t tenths = (uint64_t)(((u128)visible * 2000 + reported) / ((u128)reported * 2));
+  ctxp_buf_str(out, "\nThe messages are estimated at ");
+  ctxp_put_count(out, visible);
+  ctxp_buf_str(out, " of the ");
+  ctxp_put_count(out, reported);
+  ctxp_buf_printf(out,
+      " reported input tokens (%llu.%llu%%). What no transcript shows,\nsuch as the system prompt and the tool declarations, is split "
+      "over them, and so is the error of the estimate.\n",
+      (unsigned long long)(tenths / 10), (unsigned long long)(tenths % 10));
+}
+
 static int put_busts(struct ctxp_raw list, const struct ctxp_style *style, struct ctxp_buf *out) {
   static const struct ctxp_column columns[] = {{"cause", CTXP_COLUMN_TEXT}, {"tokens", CTXP_COLUMN_NUMBER}, {"cost", CTXP_COLUMN_NUMBER}};
   struct ctxp_table table = {.columns = columns, .column_count = 3};
@@ -300,6 +324,7 @@ int ctxp_bill_print(struct ctxp_raw reply, struct ctxp_raw passed_over, const st
   for (int grain = 0; r == 0 && grain < CTXP_GRAINS; grain++)
     if (options->grain == grain || (options->grain < 0 && grain != CTXP_GRAIN_MESSAGE))
       r = put_grain(reply, (enum ctxp_grain)grain, options, style, out);
+  if (r == 0) put_invisible(ctxp_map_get(reply, "sessions"), out);
   if (r == 0) r = put_busts(ctxp_map_get(reply, "cacheBusts"), style, out);
   if (r == 0) r = ctxp_savings_potential(ctxp_map_get(reply, "potential"), style, out);
   if (r == 0) r = put_passed_over(passed_over, style, out);
