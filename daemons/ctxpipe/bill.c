@@ -29,6 +29,49 @@ static void line(struct ctxp_buf *out, const char *name, uint64_t number, const 
   ctxp_buf_printf(out, "  %-22s %15s%s%s\n", name, ctxp_buf_cstr(&text), note[0] ? "  " : "", note);
 }
 
+/* ---- unpriced models ---- */
+#define MODELS_TOLD 6
+struct unpriced {
+  struct ctxp_str models[MODELS_TOLD];
+  unsigned count;
+  bool more; /* than are known */
+};
+
+/* the model of a window that had only one; len 0: it had several, and which of them has no price is not known */
+static struct ctxp_str only_model(struct ctxp_raw window) {
+  struct ctxp_raw list = ctxp_map_get(window, "models"), model;
+  struct ctxp_cursor it = ctxp_cursor(list);
+  uint32_t left;
+  if (!list.len || ctxp_array_open(&it, &left) < 0 || left != 1 || ctxp_array_next(&it, &left, &model) <= 0) return (struct ctxp_str){"", 0};
+  return ctxp_raw_str(model);
+}
+
+static void add_unpriced(struct unpriced *u, struct ctxp_str model) {
+  for (unsigned i = 0; model.len && i < u->count; i++)
+    if (ctxp_str_eq(u->models[i], model)) return;
+  if (model.len && u->count < MODELS_TOLD)
+    u->models[u->count++] = model;
+  else
+    u->more = true;
+}
+
+static void put_unpriced_models(struct ctxp_raw windows, struct ctxp_buf *out) {
+  struct unpriced unpriced = {.count = 0};
+  struct ctxp_cursor it = ctxp_cursor(windows);
+  struct ctxp_raw window;
+  uint32_t left;
+  if (!windows.len || ctxp_array_open(&it, &left) < 0) return;
+  while (ctxp_array_next(&it, &left, &window) > 0)
+    if (ctxp_map_u64(window, "unpricedTokens", 0)) add_unpriced(&unpriced, only_model(window));
+  if (!unpriced.count) return;
+  ctxp_buf_printf(out, "  %-22s ", "unpriced models");
+  for (unsigned i = 0; i < unpriced.count; i++) {
+    if (i) ctxp_buf_str(out, ", ");
+    ctxp_term_text(out, unpriced.models[i]);
+  }
+  ctxp_buf_str(out, unpriced.more ? " and perhaps others\n" : "\n");
+}
+
 static void put_cost(struct ctxp_raw totals, struct ctxp_buf *out) {
   uint64_t all = ctxp_map_u64(totals, "costNano", 0), input = ctxp_map_u64(totals, "costInputNano", 0),
            unpriced = ctxp_map_u64(totals, "unpricedTokens", 0);
@@ -67,6 +110,7 @@ static void put_totals(struct ctxp_raw reply, const struct ctxp_style *style, st
   }
   line(out, "output", ctxp_map_u64(totals, "output", 0), ctxp_buf_cstr(&reasoning));
   put_cost(totals, out);
+  put_unpriced_models(ctxp_map_get(reply, "sessions"), out);
   if (unexplained) line(out, "unexplained tokens", unexplained, "left the window, and nothing says why");
   struct ctxp_str version = ctxp_map_str(prices, "version");
   if (version.len) {

@@ -246,6 +246,14 @@ def a_session_that_is_not_known_is_named_with_those_that_are(place):
 
 
 @test
+def a_model_without_a_price_is_named(place):
+    lines = [line.replace(b'claude-sonnet-4-5-20250929', b'nobody-knows-1') for line in sample()]
+    done = place.ctxpipe('report', transcript(place, lines))
+    check([line.split() for line in done.out.splitlines() if 'unpriced models' in line] == [['unpriced', 'models', 'nobody-knows-1']], f'the model is not named: {done}')
+    check('unpriced models' not in place.ctxpipe('report', transcript(place, sample(), 'priced.jsonl')).out, 'a model with a price is named')
+
+
+@test
 def a_path_that_is_not_there_is_named_and_nothing_is_started(place):
     sentence(place.ctxpipe('report', '--json', transcript(place, sample()), place.root / 'none.jsonl', code=None), 'none.jsonl')
 
