@@ -81,7 +81,7 @@ const struct ctxp_command ctxp_cmd_check = {
     .flags = flags,
     .operands_max = 1,
     .run = run,
-    .example = "ctxpipe check -f topology.yaml",
+    .example = "ctxpipe check -f TOPOLOGY.yaml",
     .details = "Does what 'ctxpipe up' does before it starts its first daemon, and stops there. Each fault is one line: file, line, "
                "column, node,\n"
                "what is wrong and what would be right.",

@@ -231,7 +231,7 @@ const struct ctxp_command ctxp_cmd_send = {
     .summary = "send events, one JSON object a line, from standard input",
     .operands = "",
     .flags = flags,
-    .example = "ctxpipe send --agent pi@laptop < events.jsonl",
+    .example = "ctxpipe send --agent NAME < EVENTS.jsonl",
     .run = run,
     .details = "Every event is acknowledged before the command ends. A line that is no event, or that the collector refuses, is named with "
                "its number and\n"

@@ -50,7 +50,7 @@ const struct ctxp_command ctxp_cmd_up = {
     .operands = "",
     .flags = flags,
     .run = run,
-    .example = "ctxpipe up -f /etc/ctxpipe/default.yaml --detach",
+    .example = "ctxpipe up --detach",
     .details = "Starts the daemons of the topology, the sinks first and the collector last, says one line for each when it is ready and "
                "'ready' when\n"
                "events are accepted. A daemon that dies is started again. Ctrl-C, SIGTERM or 'ctxpipe down' drain it; a second signal "
