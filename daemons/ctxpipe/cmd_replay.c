@@ -126,5 +126,5 @@ const struct ctxp_command ctxp_cmd_replay = {
     .run = run,
     .details = "No node of that directory may be running. Options and prices are those that were in force; log and snapshots come out byte "
                "for byte as the\n"
-               "running pipeline wrote them. The bill is printed as 'spend' prints it.",
+               "running pipeline wrote them. The bill is printed as 'spend' prints it.\n" CTXP_SPEND_READ,
 };

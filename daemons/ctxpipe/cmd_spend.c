@@ -39,5 +39,5 @@ const struct ctxp_command ctxp_cmd_spend = {
     .run = run,
     .details = "Every request's reported input tokens are split over the messages in it, and summed by band, view, tool or message. 'own' "
                "counts a message\n"
-               "once: what it cost to bring in. 'billed' counts it in every request that carried it: what it cost to keep.",
+               "once: what it cost to bring in. 'billed' counts it in every request that carried it: what it cost to keep.\n" CTXP_SPEND_READ,
 };

@@ -120,6 +120,17 @@ static void every_example_is_one_that_its_command_understands(void **state) {
   }
 }
 
+static void whoever_prints_a_bill_says_how_it_is_to_be_read(void **state) {
+  static const char *const printing[] = {"report", "spend", "replay"};
+  (void)state;
+  for (size_t i = 0; i < 3; i++) {
+    ctxp_auto_buf text = {0};
+    ctxp_command_help(ctxp_command_find(printing[i]), &text);
+    assert_non_null(strstr(ctxp_buf_cstr(&text), "'share' is a row's part of all billed tokens"));
+    assert_non_null(strstr(ctxp_buf_cstr(&text), "ordered by billed tokens"));
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(flags_and_operands_may_come_in_any_order),
@@ -128,6 +139,7 @@ int main(void) {
       cmocka_unit_test(values_are_checked),
       cmocka_unit_test(only_near_names_are_suggested),
       cmocka_unit_test(every_example_is_one_that_its_command_understands),
+      cmocka_unit_test(whoever_prints_a_bill_says_how_it_is_to_be_read),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
