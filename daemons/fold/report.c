@@ -46,7 +46,7 @@ int ctxp_fold_spend_event(struct ctxp_fold_window *w, uint64_t top, struct ctxp_
         .windowTokens = resident > w->evicted_tokens ? resident - w->evicted_tokens : 0,
         .billed = ctxp_fold_billed(f),
         .costNano = (int64_t)f->cost_input_nano,
-        .unpricedTokens = f->unpriced_input,
+        .unpricedInput = f->unpriced_input,
         .unattributed = (uint64_t)(ctxp_fold_spend_bands(w->spend)[CTXP_BAND_COUNT].sum.billed / CTXP_FOLD_TOKEN)};
     r = event_rows(&rows, CTXP_FOLD_BY_BAND, &ret->bands, &lists[CTXP_FOLD_BY_BAND]);
   }

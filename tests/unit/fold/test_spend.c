@@ -366,7 +366,7 @@ static void a_live_session_is_told_by_band_each_turn_and_in_rows_every_so_often(
   fold_push(&t, "{\"ts\":\"2026-09-01T08:00:01.000Z\",\"kind\":\"turn_end\",\"turn\":1}");
   char *lines = fold_lines(&t, "spend", true);
 #define HEAD(ts) \
-  "{\"ts\":\"" ts "\",\"kind\":\"spend\",\"requests\":1,\"windowTokens\":100,\"billed\":1000,\"cost\":0.01,\"unpricedTokens\":0," \
+  "{\"ts\":\"" ts "\",\"kind\":\"spend\",\"requests\":1,\"windowTokens\":100,\"billed\":1000,\"cost\":0.01,\"unpricedInput\":0," \
   "\"unattributed\":0,\"bands\":[" \
   "{\"label\":\"file_view\",\"band\":\"file_view\",\"own\":70,\"billed\":700,\"cost\":0.007,\"costTiered\":0.007,\"messages\":2," \
   "\"turns\":1,\"first\":1,\"last\":1}," \
