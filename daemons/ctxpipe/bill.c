@@ -29,6 +29,49 @@ static void line(struct ctxp_buf *out, const char *name, uint64_t number, const 
   ctxp_buf_printf(out, "  %-22s %15s%s%s\n", name, ctxp_buf_cstr(&text), note[0] ? "  " : "", note);
 }
 
+/* ---- unpriced models ---- */
+#define MODELS_TOLD 6
+struct unpriced {
+  struct ctxp_str models[MODELS_TOLD];
+  unsigned count;
+  bool more; /* than are known */
+};
+
+/* the model of a window that had only one; len 0: it had several, and which of them has no price is not known */
+static struct ctxp_str only_model(struct ctxp_raw window) {
+  struct ctxp_raw list = ctxp_map_get(window, "models"), model;
+  struct ctxp_cursor it = ctxp_cursor(list);
+  uint32_t left;
+  if (!list.len || ctxp_array_open(&it, &left) < 0 || left != 1 || ctxp_array_next(&it, &left, &model) <= 0) return (struct ctxp_str){"", 0};
+  return ctxp_raw_str(model);
+}
+
+static void add_unpriced(struct unpriced *u, struct ctxp_str model) {
+  for (unsigned i = 0; model.len && i < u->count; i++)
+    if (ctxp_str_eq(u->models[i], model)) return;
+  if (model.len && u->count < MODELS_TOLD)
+    u->models[u->count++] = model;
+  else
+    u->more = true;
+}
+
+static void put_unpriced_models(struct ctxp_raw windows, struct ctxp_buf *out) {
+  struct unpriced unpriced = {.count = 0};
+  struct ctxp_cursor it = ctxp_cursor(windows);
+  struct ctxp_raw window;
+  uint32_t left;
+  if (!windows.len || ctxp_array_open(&it, &left) < 0) return;
+  while (ctxp_array_next(&it, &left, &window) > 0)
+    if (ctxp_map_u64(window, "unpricedTokens", 0)) add_unpriced(&unpriced, only_model(window));
+  if (!unpriced.count) return;
+  ctxp_buf_printf(out, "  %-22s ", "unpriced models");
+  for (unsigned i = 0; i < unpriced.count; i++) {
+    if (i) ctxp_buf_str(out, ", ");
+    ctxp_term_text(out, unpriced.models[i]);
+  }
+  ctxp_buf_str(out, unpriced.more ? " and perhaps others\n" : "\n");
+}
+
 static void put_cost(struct ctxp_raw totals, struct ctxp_buf *out) {
   uint64_t all = ctxp_map_u64(totals, "costNano", 0), input = ctxp_map_u64(totals, "costInputNano", 0),
            unpriced = ctxp_map_u64(totals, "unpricedTokens", 0);
@@ -67,6 +110,7 @@ static void put_totals(struct ctxp_raw reply, const struct ctxp_style *style, st
   }
   line(out, "output", ctxp_map_u64(totals, "output", 0), ctxp_buf_cstr(&reasoning));
   put_cost(totals, out);
+  put_unpriced_models(ctxp_map_get(reply, "sessions"), out);
   if (unexplained) line(out, "unexplained tokens", unexplained, "left the window, and nothing says why");
   struct ctxp_str version = ctxp_map_str(prices, "version");
   if (version.len) {
@@ -141,7 +185,7 @@ static void put_name(struct ctxp_table *table, enum ctxp_grain grain, const stru
   struct ctxp_str kind = ctxp_map_str(row->map, "kind");
   enum ctxp_band band;
   if (!row->map.len) {
-    ctxp_buf_printf(&text, "(%u others)", row->place);
+    ctxp_buf_printf(&text, "(%u other%s)", row->place, row->place == 1 ? "" : "s");
   } else if (grain == CTXP_GRAIN_BAND) {
     struct ctxp_str name = ctxp_map_str(row->map, "band");
     if (ctxp_band_parse(name, &band))
@@ -217,6 +261,30 @@ static int put_grain(struct ctxp_raw reply, enum ctxp_grain grain, const struct 
 }
 
 /* ---- what else there is ---- */
+/* Where much more was reported than the messages account for: the rows carry it, and no file or session shows it. */
+static void put_invisible(struct ctxp_raw sessions, struct ctxp_buf *out) {
+  struct ctxp_cursor it = ctxp_cursor(sessions);
+  struct ctxp_raw session;
+  uint64_t visible = 0, reported = 0;
+  uint32_t left;
+  if (!sessions.len || ctxp_array_open(&it, &left) < 0) return;
+  while (ctxp_array_next(&it, &left, &session) > 0) {
+    struct ctxp_raw calibration = ctxp_map_get(session, "calibration");
+    visible += ctxp_map_u64(calibration, "estimated", 0);
+    reported += ctxp_map_u64(calibration, "reported", 0);
+  }
+  if (!visible || (u128)visible * 5 >= (u128)reported * 4) return;
+  uint64_t tenths = (uint64_t)(((u128)visible * 2000 + reported) / ((u128)reported * 2));
+  ctxp_buf_str(out, "\nThe messages are estimated at ");
+  ctxp_put_count(out, visible);
+  ctxp_buf_str(out, " of the ");
+  ctxp_put_count(out, reported);
+  ctxp_buf_printf(out,
+      " reported input tokens (%llu.%llu%%). What no transcript shows,\nsuch as the system prompt and the tool declarations, is split "
+      "over them, and so is the error of the estimate.\n",
+      (unsigned long long)(tenths / 10), (unsigned long long)(tenths % 10));
+}
+
 static int put_busts(struct ctxp_raw list, const struct ctxp_style *style, struct ctxp_buf *out) {
   static const struct ctxp_column columns[] = {{"cause", CTXP_COLUMN_TEXT}, {"tokens", CTXP_COLUMN_NUMBER}, {"cost", CTXP_COLUMN_NUMBER}};
   struct ctxp_table table = {.columns = columns, .column_count = 3};
@@ -237,21 +305,58 @@ static int put_busts(struct ctxp_raw list, const struct ctxp_style *style, struc
   return r;
 }
 
-static int put_passed_over(struct ctxp_raw list, const struct ctxp_style *style, struct ctxp_buf *out) {
-  static const struct ctxp_column columns[] = {{"file", CTXP_COLUMN_TEXT}, {"what", CTXP_COLUMN_TEXT}, {"count", CTXP_COLUMN_NUMBER}};
-  struct ctxp_table table = {.columns = columns, .column_count = 3};
+struct passed { /* of one kind, over all files */
+  struct ctxp_str kind;
+  uint64_t count, files;
+};
+
+static int by_count(const void *a, const void *b) {
+  const struct passed *x = a, *y = b;
+  if (x->count != y->count) return x->count < y->count ? 1 : -1;
+  return ctxp_str_cmp(x->kind, y->kind);
+}
+
+/* one for each kind, the most frequent first; of a file every kind is told once */
+static int sum_passed(struct ctxp_raw list, struct passed **ret_kinds, unsigned *ret_count) {
   struct ctxp_cursor it = ctxp_cursor(list);
   struct ctxp_raw item;
   uint32_t left;
+  unsigned count = 0;
+  *ret_kinds = NULL;
+  *ret_count = 0;
   if (!list.len || ctxp_array_open(&it, &left) < 0 || !left) return 0;
-  ctxp_put_heading(out, style, "Passed over");
+  struct passed *kinds = calloc(left, sizeof(*kinds));
+  if (!kinds) return -ENOMEM;
   while (ctxp_array_next(&it, &left, &item) > 0) {
-    ctxp_table_text(&table, ctxp_map_str(item, "file"));
-    ctxp_table_text(&table, ctxp_map_str(item, "kind"));
-    ctxp_table_count(&table, ctxp_map_u64(item, "count", 0));
+    struct ctxp_str kind = ctxp_map_str(item, "kind");
+    unsigned k = 0;
+    while (k < count && !ctxp_str_eq(kinds[k].kind, kind)) k++;
+    if (k == count) kinds[count++].kind = kind;
+    kinds[k].count += ctxp_map_u64(item, "count", 0);
+    kinds[k].files++;
   }
-  int r = ctxp_table_print(&table, style, out);
+  qsort(kinds, count, sizeof(*kinds), by_count);
+  *ret_kinds = kinds;
+  *ret_count = count;
+  return 0;
+}
+
+static int put_passed_over(struct ctxp_raw list, const struct ctxp_style *style, struct ctxp_buf *out) {
+  static const struct ctxp_column columns[] = {{"what", CTXP_COLUMN_TEXT}, {"count", CTXP_COLUMN_NUMBER}, {"files", CTXP_COLUMN_NUMBER}};
+  struct ctxp_table table = {.columns = columns, .column_count = 3};
+  struct passed *kinds;
+  unsigned count;
+  int r = sum_passed(list, &kinds, &count);
+  if (r < 0 || !count) return r;
+  ctxp_put_heading(out, style, "Passed over (--json has it by file)");
+  for (unsigned i = 0; i < count; i++) {
+    ctxp_table_text(&table, kinds[i].kind);
+    ctxp_table_count(&table, kinds[i].count);
+    ctxp_table_count(&table, kinds[i].files);
+  }
+  r = ctxp_table_print(&table, style, out);
   ctxp_table_deinit(&table);
+  free(kinds);
   return r;
 }
 
@@ -263,6 +368,7 @@ int ctxp_bill_print(struct ctxp_raw reply, struct ctxp_raw passed_over, const st
   for (int grain = 0; r == 0 && grain < CTXP_GRAINS; grain++)
     if (options->grain == grain || (options->grain < 0 && grain != CTXP_GRAIN_MESSAGE))
       r = put_grain(reply, (enum ctxp_grain)grain, options, style, out);
+  if (r == 0) put_invisible(ctxp_map_get(reply, "sessions"), out);
   if (r == 0) r = put_busts(ctxp_map_get(reply, "cacheBusts"), style, out);
   if (r == 0) r = ctxp_savings_potential(ctxp_map_get(reply, "potential"), style, out);
   if (r == 0) r = put_passed_over(passed_over, style, out);

@@ -34,12 +34,17 @@ static int check(const char *file, struct ctxp_config **ret_config) {
 }
 
 static void summary(const char *file, const struct ctxp_config *config, struct ctxp_buf *out) {
-  ctxp_buf_printf(out, "%s: good, %u nodes\n", file ? file : "the built-in topology", config->node_count);
+  ctxp_buf_printf(out, "%s: good, ", file ? file : "the built-in topology");
+  ctxp_put_counted(out, config->node_count, "node");
+  ctxp_buf_char(out, '\n');
   ctxp_buf_printf(out, "  state_dir %s\n  run_dir   %s\n", config->state_dir, config->run_dir);
-  if (config->prices)
-    ctxp_buf_printf(out, "  prices    %s, %u models\n", ctxp_prices_version(config->prices), ctxp_prices_count(config->prices));
-  else
+  if (config->prices) {
+    ctxp_buf_printf(out, "  prices    %s, ", ctxp_prices_version(config->prices));
+    ctxp_put_counted(out, ctxp_prices_count(config->prices), "model");
+    ctxp_buf_char(out, '\n');
+  } else {
     ctxp_buf_str(out, "  prices    none: every token is unpriced\n");
+  }
   for (unsigned i = 0; i < config->node_count; i++) {
     const struct ctxp_node_config *node = &config->nodes[i];
     if (node->ops->role == CTXP_ROLE_SINK_NODE)
@@ -76,7 +81,7 @@ const struct ctxp_command ctxp_cmd_check = {
     .flags = flags,
     .operands_max = 1,
     .run = run,
-    .example = "ctxpipe check -f topology.yaml",
+    .example = "ctxpipe check -f TOPOLOGY.yaml",
     .details = "Does what 'ctxpipe up' does before it starts its first daemon, and stops there. Each fault is one line: file, line, "
                "column, node,\n"
                "what is wrong and what would be right.",

@@ -17,7 +17,7 @@ static int run(const struct ctxp_args *args) {
   ctxp_auto_buf out = {0};
   if (strcmp(args->operands[0], "bash") != 0) {
     ctxp_error_set(&err, -1, "completion: there is no script for '%s'; use 'ctxpipe completion bash'", args->operands[0]);
-    return ctxp_command_fail(&err);
+    return ctxp_command_misuse(&err);
   }
   ctxp_buf_str(&out, "# bash completion for ctxpipe; load it with: source <(ctxpipe completion bash)\n_ctxpipe() {\n"
                      "  local word=${COMP_WORDS[COMP_CWORD]} words\n"

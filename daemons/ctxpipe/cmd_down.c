@@ -38,7 +38,8 @@ static int run(const struct ctxp_args *args) {
   struct ctxp_error err;
   uint64_t timeout_s;
   int r = ctxp_args_number(args, "timeout", 1, 86400, 120, &timeout_s, &err);
-  if (r < 0 || (r = ctxp_pipeline_find(args, &pipeline, &err)) < 0) return ctxp_command_fail(&err);
+  if (r < 0) return ctxp_command_misuse(&err);
+  if (ctxp_pipeline_find(args, &pipeline, &err) < 0) return ctxp_command_fail(&err);
   r = stop(&pipeline, ctxp_args_has(args, "now"), (int)timeout_s * 1000, &err);
   if (r == 0) printf("the pipeline in %s has ended\n", pipeline.config->run_dir);
   ctxp_pipeline_deinit(&pipeline);

@@ -17,7 +17,7 @@ static int run(const struct ctxp_args *args) {
     struct ctxp_error err;
     if (!command) {
       ctxp_error_set(&err, -1, "there is no command '%s'; 'ctxpipe help' lists the commands", args->operands[0]);
-      return ctxp_command_fail(&err);
+      return ctxp_command_misuse(&err);
     }
     ctxp_command_help(command, &text);
   }

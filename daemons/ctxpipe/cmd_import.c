@@ -20,15 +20,19 @@ static int import(const struct ctxp_args *args, struct ctxp_import_result *resul
 static int run(const struct ctxp_args *args) {
   struct ctxp_import_result result = {0};
   struct ctxp_error err;
-  int r = ctxp_importing_check(args, &err);
-  if (r < 0) return ctxp_command_fail(&err);
+  int r = ctxp_importing_choose(args, &err);
+  if (r < 0) return ctxp_command_misuse(&err);
+  if (ctxp_importing_check(args, &err) < 0) return ctxp_command_fail(&err);
   ctxp_stop_on_signals();
   r = import(args, &result, &err);
-  if (r == 0) {
+  if (r == 0 && result.files) {
     ctxp_auto_buf line = {0};
-    ctxp_put_count(&line, result.events);
-    printf("%s events of %llu sessions from %llu files are in the pipeline; 'ctxpipe spend' shows the bill\n", ctxp_buf_cstr(&line),
-        (unsigned long long)result.sessions, (unsigned long long)result.files);
+    ctxp_put_counted(&line, result.events, "new event");
+    ctxp_buf_str(&line, " of ");
+    ctxp_put_counted(&line, result.sessions, "session");
+    ctxp_buf_str(&line, " from ");
+    ctxp_put_counted(&line, result.files, "file");
+    printf("%s; 'ctxpipe spend' shows the bill\n", ctxp_buf_cstr(&line));
   }
   bool whole = ctxp_importing_complain(&result);
   ctxp_import_result_deinit(&result);

@@ -20,10 +20,17 @@ static size_t begin_of(const struct ctxp_buf *text, uint64_t lines) {
   return at;
 }
 
-static int read_file(const char *path, struct ctxp_buf *text, struct ctxp_error *err) {
+static int not_there(const char *path, const char *node, struct ctxp_error *err) {
+  if (strcmp(node, "supervisor") == 0)
+    return ctxp_error_set(err, -ENOENT, "there is no '%s': the supervisor keeps a log when it is started with 'ctxpipe up --detach'", path);
+  return ctxp_error_set(err, -ENOENT, "there is no '%s': node '%s' has not been started yet", path, node);
+}
+
+static int read_file(const char *path, const char *node, struct ctxp_buf *text, struct ctxp_error *err) {
   ctxp_auto_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
   char block[65536];
   ssize_t n = 0;
+  if (fd < 0 && errno == ENOENT) return not_there(path, node, err);
   if (fd < 0) return ctxp_error_set(err, -errno, "could not read '%s': %s", path, strerror(errno));
   while ((n = read(fd, block, sizeof(block))) > 0) ctxp_buf_add(text, block, (size_t)n);
   return n < 0 ? ctxp_error_set(err, -errno, "could not read '%s': %s", path, strerror(errno)) : ctxp_buf_error(text);
@@ -34,8 +41,9 @@ static int show(const struct ctxp_config *config, const char *node, uint64_t lin
   if (!ctxp_topology_node(config, node) && strcmp(node, "supervisor") != 0)
     return ctxp_error_set(err, -ENOENT, "there is no node '%s'; 'ctxpipe status' lists them", node);
   ctxp_buf_printf(&path, "%s/logs/%s.log", config->state_dir, node);
-  int r = read_file(ctxp_buf_cstr(&path), &text, err);
+  int r = read_file(ctxp_buf_cstr(&path), node, &text, err);
   if (r < 0) return r;
+  if (text.len == 0) fprintf(stderr, "ctxpipe: the log of '%s' is empty: it has had nothing to say\n", node);
   size_t from = begin_of(&text, lines);
   ctxp_term_lines(&safe, (struct ctxp_str){(const char *)text.ptr + from, text.len - from});
   fwrite(safe.ptr, 1, safe.len, stdout);
@@ -48,7 +56,8 @@ static int run(const struct ctxp_args *args) {
   struct ctxp_error err;
   uint64_t lines;
   int r = ctxp_args_number(args, "lines", 1, 1000000, 100, &lines, &err);
-  if (r == 0 && ctxp_pipeline_find(args, &pipeline, &err) < 0)
+  if (r < 0) return ctxp_command_misuse(&err);
+  if (ctxp_pipeline_find(args, &pipeline, &err) < 0)
     r = ctxp_args_has(args, "run-dir") ? -ENOENT : ctxp_pipeline_config(args, &pipeline.config, &err);
   if (r == 0) r = show(pipeline.config, args->operands[0], lines, &err);
   ctxp_pipeline_deinit(&pipeline);

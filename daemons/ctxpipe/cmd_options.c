@@ -167,7 +167,7 @@ static int run(const struct ctxp_args *args) {
   struct ctxp_error err;
   struct group g;
   bool markdown = ctxp_args_has(args, "markdown");
-  if (check_names(args, &err) < 0) return ctxp_command_fail(&err);
+  if (check_names(args, &err) < 0) return ctxp_command_misuse(&err);
   if (ctxp_args_has(args, "json") && json(args, &text) < 0) text.failed = true;
   if (markdown) ctxp_buf_str(&text, markdown_head);
   for (unsigned i = 0; !ctxp_args_has(args, "json") && group_at(i, &g); i++)

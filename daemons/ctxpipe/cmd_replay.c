@@ -92,10 +92,10 @@ static int run(const struct ctxp_args *args) {
   struct ctxp_spend_choice choice;
   struct ctxp_error err;
   struct ctxp_offline_result result = {0};
-  struct replay *replay = calloc(1, sizeof(*replay));
   ctxp_auto_buf reply = {0};
-  int r = ctxp_spend_choose(args, &choice, &err);
-  if (r == 0) r = replay ? recompute(args, &choice, replay, &reply, &result, &err) : ctxp_error_set(&err, -ENOMEM, "out of memory");
+  if (ctxp_spend_choose(args, &choice, &err) < 0) return ctxp_command_misuse(&err);
+  struct replay *replay = calloc(1, sizeof(*replay));
+  int r = replay ? recompute(args, &choice, replay, &reply, &result, &err) : ctxp_error_set(&err, -ENOMEM, "out of memory");
   if (r == 0) r = ctxp_spend_show(&choice, ctxp_buf_raw(&reply), NULL, &err);
   if (r == 0)
     fprintf(stderr, "%llu events of the collector, %llu of the mechanisms, %llu of the fold\n", (unsigned long long)result.events,
@@ -126,5 +126,5 @@ const struct ctxp_command ctxp_cmd_replay = {
     .run = run,
     .details = "No node of that directory may be running. Options and prices are those that were in force; log and snapshots come out byte "
                "for byte as the\n"
-               "running pipeline wrote them. The bill is printed as 'spend' prints it.",
+               "running pipeline wrote them. The bill is printed as 'spend' prints it.\n" CTXP_SPEND_READ,
 };

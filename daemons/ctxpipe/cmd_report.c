@@ -19,8 +19,8 @@ static int work(const struct ctxp_args *args, const struct ctxp_spend_choice *ch
   int r = ctxp_private_open(ctxp_args_get(args, "prices"), &private, err);
   if (r < 0) return r;
   r = ctxp_importing(args, ctxp_pipeline_node(private.config, CTXP_ROLE_COLLECTOR_NODE)->ingest[0], result, err);
-  if (r == 0) r = ctxp_private_settle(&private, err);
-  if (r == 0) r = ask_fold(&private, choice, reply, err);
+  if (r == 0 && result->files) r = ctxp_private_settle(&private, err);
+  if (r == 0 && result->files) r = ask_fold(&private, choice, reply, err);
   struct ctxp_error closing;
   int closed = ctxp_private_close(&private, r < 0 ? &closing : err);
   return r < 0 ? r : closed;
@@ -32,11 +32,12 @@ static int run(const struct ctxp_args *args) {
   struct ctxp_error err;
   ctxp_auto_buf reply = {0};
   int r = ctxp_spend_choose(args, &choice, &err);
-  if (r == 0) r = ctxp_importing_check(args, &err);
-  if (r < 0) return ctxp_command_fail(&err);
+  if (r == 0) r = ctxp_importing_choose(args, &err);
+  if (r < 0) return ctxp_command_misuse(&err);
+  if (ctxp_importing_check(args, &err) < 0) return ctxp_command_fail(&err);
   ctxp_stop_on_signals();
   r = work(args, &choice, &result, &reply, &err);
-  if (r == 0) r = ctxp_spend_show(&choice, ctxp_buf_raw(&reply), &result.passed_over, &err);
+  if (r == 0 && result.files) r = ctxp_spend_show(&choice, ctxp_buf_raw(&reply), &result.passed_over, &err);
   bool whole = ctxp_importing_complain(&result);
   ctxp_import_result_deinit(&result);
   return r < 0 ? ctxp_command_fail(&err) : whole ? 0 :
@@ -59,5 +60,5 @@ const struct ctxp_command ctxp_cmd_report = {
     .example = "ctxpipe report ~/.claude/projects",
     .run = run,
     .details = "Starts a private pipeline in a temporary directory, imports the files, prints, and leaves nothing behind. A file that cannot be\n"
-               "read, in whole or in part, is named; what was good in it counts, and the exit code is 1.",
+               "read, in whole or in part, is named; what was good in it counts, and the exit code is 1.\n" CTXP_SPEND_READ,
 };

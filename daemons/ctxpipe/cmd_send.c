@@ -181,12 +181,18 @@ static int talk(const struct ctxp_args *args, const char *endpoint, struct sende
 }
 
 static void print_counts(const struct sender *s, const struct ctxp_client_counts *counts) {
-  fprintf(stderr, "%llu lines: %llu events sent, %llu acknowledged", (unsigned long long)s->line, (unsigned long long)counts->sent,
-      (unsigned long long)counts->acked);
-  if (s->already) fprintf(stderr, ", %llu there already", (unsigned long long)s->already);
-  if (s->answers || s->missed)
-    fprintf(stderr, ", %llu answers, %llu missed", (unsigned long long)s->answers, (unsigned long long)s->missed);
-  fprintf(stderr, ", %llu refused\n", (unsigned long long)(s->bad + s->refused));
+  ctxp_auto_buf line = {0};
+  ctxp_put_counted(&line, s->line, "line");
+  ctxp_buf_str(&line, ": ");
+  ctxp_put_counted(&line, counts->sent, "event");
+  ctxp_buf_printf(&line, " sent, %llu acknowledged", (unsigned long long)counts->acked);
+  if (s->already) ctxp_buf_printf(&line, ", %llu there already", (unsigned long long)s->already);
+  if (s->answers || s->missed) {
+    ctxp_buf_str(&line, ", ");
+    ctxp_put_counted(&line, s->answers, "answer");
+    ctxp_buf_printf(&line, ", %llu missed", (unsigned long long)s->missed);
+  }
+  fprintf(stderr, "%s, %llu refused\n", ctxp_buf_cstr(&line), (unsigned long long)(s->bad + s->refused));
 }
 
 static int run(const struct ctxp_args *args) {
@@ -195,7 +201,8 @@ static int run(const struct ctxp_args *args) {
   struct ctxp_client_counts counts = {0};
   struct sender s = {.ask = ctxp_args_has(args, "ask")};
   int r = ctxp_args_number(args, "timeout", 1, 3600000, 30000, &s.ask_ms, &err);
-  if (r < 0 || (r = ctxp_pipeline_find(args, &pipeline, &err)) < 0) return ctxp_command_fail(&err);
+  if (r < 0) return ctxp_command_misuse(&err);
+  if (ctxp_pipeline_find(args, &pipeline, &err) < 0) return ctxp_command_fail(&err);
   ctxp_stop_on_signals();
   const struct ctxp_node_config *collector = ctxp_pipeline_node(pipeline.config, CTXP_ROLE_COLLECTOR_NODE);
   r = collector ? talk(args, collector->ingest[0], &s, &err) : ctxp_error_set(&err, -ENOENT, "the topology has no collector");
@@ -224,7 +231,7 @@ const struct ctxp_command ctxp_cmd_send = {
     .summary = "send events, one JSON object a line, from standard input",
     .operands = "",
     .flags = flags,
-    .example = "ctxpipe send --agent pi@laptop < events.jsonl",
+    .example = "ctxpipe send --agent NAME < EVENTS.jsonl",
     .run = run,
     .details = "Every event is acknowledged before the command ends. A line that is no event, or that the collector refuses, is named with "
                "its number and\n"

@@ -80,7 +80,7 @@ const struct ctxp_command ctxp_cmd_show = {
     .flags = flags,
     .operands_min = 1,
     .operands_max = 1,
-    .example = "ctxpipe show call_abc123",
+    .example = "ctxpipe show TOOL_CALL_ID",
     .run = run,
     .details = "ID is the tool call's id, as the log lines and the agent's messages have it.",
 };

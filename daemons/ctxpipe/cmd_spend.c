@@ -19,9 +19,9 @@ static int run(const struct ctxp_args *args) {
   struct ctxp_spend_choice choice;
   struct ctxp_error err;
   int r = ctxp_spend_choose(args, &choice, &err);
+  if (r < 0) return ctxp_command_misuse(&err);
   choice.agent = ctxp_args_get(args, "agent");
-  if (r == 0) r = show(args, &choice, &err);
-  return r < 0 ? ctxp_command_fail(&err) : 0;
+  return show(args, &choice, &err) < 0 ? ctxp_command_fail(&err) : 0;
 }
 
 static const struct ctxp_flag flags[] = {
@@ -39,5 +39,5 @@ const struct ctxp_command ctxp_cmd_spend = {
     .run = run,
     .details = "Every request's reported input tokens are split over the messages in it, and summed by band, view, tool or message. 'own' "
                "counts a message\n"
-               "once: what it cost to bring in. 'billed' counts it in every request that carried it: what it cost to keep.",
+               "once: what it cost to bring in. 'billed' counts it in every request that carried it: what it cost to keep.\n" CTXP_SPEND_READ,
 };

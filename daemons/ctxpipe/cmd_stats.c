@@ -78,7 +78,7 @@ const struct ctxp_command ctxp_cmd_stats = {
     .summary = "show what was kept out of the windows, by mechanism",
     .operands = "",
     .flags = flags,
-    .example = "ctxpipe stats --session 0198-abc --potential",
+    .example = "ctxpipe stats --potential",
     .run = run,
     .details = "Tokens are estimates of one per four characters. Only what was applied counts: a removal, a digest or a fact that the "
                "agent put in place.\n"

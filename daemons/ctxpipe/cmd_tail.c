@@ -81,7 +81,8 @@ static int run(const struct ctxp_args *args) {
   struct ctxp_error err = {{0}};
   struct tail tail = {.session = ctxp_args_get(args, "session")};
   int r = ctxp_args_number(args, "count", 1, UINT64_MAX, UINT64_MAX, &tail.left, &err);
-  if (r < 0 || (r = ctxp_pipeline_find(args, &pipeline, &err)) < 0) return ctxp_command_fail(&err);
+  if (r < 0) return ctxp_command_misuse(&err);
+  if (ctxp_pipeline_find(args, &pipeline, &err) < 0) return ctxp_command_fail(&err);
   ctxp_stop_on_signals();
   r = follow(args, &pipeline, &tail, &err);
   ctxp_pipeline_deinit(&pipeline);

@@ -25,7 +25,8 @@ static int run(const struct ctxp_args *args) {
   struct ctxp_config *config;
   struct ctxp_error err;
   int level, r = ctxp_args_choice(args, "log-level", levels, 2, &level, &err);
-  if (r < 0 || (r = ctxp_pipeline_config(args, &config, &err)) < 0) return ctxp_command_fail(&err);
+  if (r < 0) return ctxp_command_misuse(&err);
+  if (ctxp_pipeline_config(args, &config, &err) < 0) return ctxp_command_fail(&err);
   if (ctxp_args_has(args, "detach")) {
     struct ctxp_launch_options options = {.config = config, .log_level = levels[level], .detach = true, .line = print_line};
     r = ctxp_launch(&options, NULL, &err);
@@ -49,7 +50,7 @@ const struct ctxp_command ctxp_cmd_up = {
     .operands = "",
     .flags = flags,
     .run = run,
-    .example = "ctxpipe up -f /etc/ctxpipe/default.yaml --detach",
+    .example = "ctxpipe up --detach",
     .details = "Starts the daemons of the topology, the sinks first and the collector last, says one line for each when it is ready and "
                "'ready' when\n"
                "events are accepted. A daemon that dies is started again. Ctrl-C, SIGTERM or 'ctxpipe down' drain it; a second signal "

@@ -22,7 +22,7 @@ struct ctxp_command {
   const char *example; /* one line, as typed */
   const struct ctxp_flag *flags; /* --help is added to every command */
   unsigned operands_min, operands_max;
-  int (*run)(const struct ctxp_args *args); /* the exit code: 0 only when it did what was asked */
+  int (*run)(const struct ctxp_args *args); /* the exit code: 0 only when it did what was asked, 2 for a wrong command line */
 };
 
 struct ctxp_args {
@@ -50,8 +50,11 @@ const char *ctxp_args_suggest(const char *word, const void *names, size_t stride
 
 /* The text of `ctxpipe COMMAND --help`. */
 void ctxp_command_help(const struct ctxp_command *command, struct ctxp_buf *out);
-/* Prints "ctxpipe: SENTENCE" to standard error (control characters made visible) and returns 1, the exit code. */
+/* Prints "ctxpipe: SENTENCE" to standard error (control characters made visible) and returns the exit code: 1, what was asked could
+ * not be done; */
 int ctxp_command_fail(const struct ctxp_error *err);
+/* 2, it could not be understood: the command line itself is wrong. */
+int ctxp_command_misuse(const struct ctxp_error *err);
 
 extern const struct ctxp_command *const ctxp_commands[]; /* NULL-terminated, in the order of the help */
 const struct ctxp_command *ctxp_command_find(const char *name);

@@ -12,3 +12,8 @@ int ctxp_command_fail(const struct ctxp_error *err) {
   fwrite(line.ptr, 1, line.len, stderr);
   return 1;
 }
+
+int ctxp_command_misuse(const struct ctxp_error *err) {
+  ctxp_command_fail(err);
+  return 2;
+}

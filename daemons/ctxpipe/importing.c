@@ -6,6 +6,11 @@
 #include "base/str.h"
 #include "ctxpipe/stop.h"
 
+int ctxp_importing_choose(const struct ctxp_args *args, struct ctxp_error *err) {
+  const char *format = ctxp_args_get(args, "format");
+  return format ? ctxp_import_check_format(format, err) : 0;
+}
+
 int ctxp_importing_check(const struct ctxp_args *args, struct ctxp_error *err) {
   struct stat file;
   for (unsigned i = 0; i < args->operand_count; i++)
@@ -26,6 +31,9 @@ int ctxp_importing(const struct ctxp_args *args, const char *endpoint, struct ct
       .stop = &ctxp_stop};
   int r = ctxp_import_run(&options, ret_result, err);
   ctxp_progress_end(&progress);
+  if (r == 0 && ret_result->files == 0 && ret_result->fault_count == 0)
+    r = ctxp_error_set(err, -ENOENT, "no transcript was found in '%s'%s; name files or folders with sessions of claude-code or pi (.jsonl)",
+        args->operands[0], args->operand_count > 1 ? " and the others" : "");
   return r;
 }
 
@@ -33,9 +41,11 @@ bool ctxp_importing_complain(const struct ctxp_import_result *result) {
   ctxp_auto_buf text = {0};
   ctxp_term_lines(&text, ctxp_buf_view(&result->faults));
   if (text.len && text.ptr[text.len - 1] != '\n') ctxp_buf_char(&text, '\n');
-  if (result->refused)
-    ctxp_buf_printf(
-        &text, "ctxpipe: the collector refused %llu events; 'ctxpipe status' shows the last reason\n", (unsigned long long)result->refused);
+  if (result->refused) {
+    ctxp_buf_str(&text, "ctxpipe: the collector refused ");
+    ctxp_put_counted(&text, result->refused, "event");
+    ctxp_buf_str(&text, "; 'ctxpipe status' shows the last reason\n");
+  }
   fflush(stdout);
   fwrite(text.ptr, 1, text.len, stderr);
   return result->fault_count == 0 && result->refused == 0;

@@ -29,7 +29,7 @@ static void tell(struct teller *t, char what, const char *line) {
   t->fd = -1;
 }
 
-/* what it says when nobody listens any more, into a log like that of a node */
+/* a log like that of a node: from the first line, so that the start can be read when nobody listens any more */
 static void log_line(const char *state_dir, const char *line) {
   ctxp_auto_buf path = {0};
   char iso[CTXP_ISO_SIZE];
@@ -44,10 +44,8 @@ static void log_line(const char *state_dir, const char *line) {
 
 static void say(void *data, enum ctxp_say what, const char *line) {
   struct teller *t = data;
-  if (t->fd >= 0)
-    tell(t, what == CTXP_SAY_READY ? 'R' : 'L', line);
-  else if (t->state_dir)
-    log_line(t->state_dir, line);
+  if (t->state_dir) log_line(t->state_dir, line);
+  tell(t, what == CTXP_SAY_READY ? 'R' : 'L', line);
 }
 
 /* standard streams of a process that nobody watches */

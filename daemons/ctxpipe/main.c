@@ -14,8 +14,7 @@ static int unknown_command(const char *word) {
     ctxp_error_set(&err, -1, "unknown command '%s'; did you mean '%s'?", word, near);
   else
     ctxp_error_set(&err, -1, "unknown command '%s'; 'ctxpipe help' lists the commands", word);
-  ctxp_command_fail(&err);
-  return 2;
+  return ctxp_command_misuse(&err);
 }
 
 static bool asks_for_help(int argc, char **argv) {
@@ -50,9 +49,6 @@ int main(int argc, char **argv) {
   }
   struct ctxp_args args;
   struct ctxp_error err;
-  if (ctxp_args_read(command, rest, argv + argc - rest, &args, &err) < 0) {
-    ctxp_command_fail(&err);
-    return 2;
-  }
+  if (ctxp_args_read(command, rest, argv + argc - rest, &args, &err) < 0) return ctxp_command_misuse(&err);
   return finish(command->run(&args));
 }

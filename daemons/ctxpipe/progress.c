@@ -22,9 +22,10 @@ void ctxp_progress_line(
   ctxp_put_bytes(out, progress->bytes_done);
   ctxp_buf_str(out, " of ");
   ctxp_put_bytes(out, progress->bytes_total);
-  ctxp_buf_printf(out, ", %llu of %llu files, ", (unsigned long long)progress->files_done, (unsigned long long)progress->files_total);
-  ctxp_put_count(out, progress->events);
-  ctxp_buf_str(out, " events");
+  ctxp_buf_printf(out, ", %llu of ", (unsigned long long)progress->files_done);
+  ctxp_put_counted(out, progress->files_total, "file");
+  ctxp_buf_str(out, ", ");
+  ctxp_put_counted(out, progress->events, "event");
   if (!rate) return;
   ctxp_buf_str(out, ", ");
   ctxp_put_bytes(out, rate);

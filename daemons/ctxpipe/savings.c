@@ -99,8 +99,8 @@ static int put_sums(struct ctxp_raw sums, const struct ctxp_style *style, struct
 
 static void put_balance(struct ctxp_raw sums, struct ctxp_buf *out) {
   struct ctxp_raw cost = ctxp_map_get(sums, "carriedCostNano");
-  ctxp_put_count(out, ctxp_map_u64(sums, "turns", 0));
-  ctxp_buf_str(out, " turns; auxiliary models used ");
+  ctxp_put_counted(out, ctxp_map_u64(sums, "turns", 0), "turn");
+  ctxp_buf_str(out, "; auxiliary models used ");
   ctxp_put_count(out, ctxp_map_u64(sums, "aux", 0));
   ctxp_buf_str(out, ", taken back ");
   ctxp_put_count(out, ctxp_map_u64(sums, "regret", 0));

@@ -26,6 +26,7 @@ struct ctxp_style ctxp_style_of(FILE *file);
 
 /* ---- numbers ---- */
 void ctxp_put_count(struct ctxp_buf *out, uint64_t number); /* 12,345,678 */
+void ctxp_put_counted(struct ctxp_buf *out, uint64_t number, const char *noun); /* 1 event, 2,345 events */
 void ctxp_put_signed(struct ctxp_buf *out, int64_t number);
 /* 999, 12.7k: thousands with one decimal, as JavaScript's toFixed(1) rounds */
 void ctxp_put_thousands(struct ctxp_buf *out, int64_t number);

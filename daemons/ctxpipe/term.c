@@ -107,6 +107,11 @@ void ctxp_put_count(struct ctxp_buf *out, uint64_t number) {
   ctxp_buf_add(out, text + at, sizeof(text) - (size_t)at);
 }
 
+void ctxp_put_counted(struct ctxp_buf *out, uint64_t number, const char *noun) {
+  ctxp_put_count(out, number);
+  ctxp_buf_printf(out, " %s%s", noun, number == 1 ? "" : "s");
+}
+
 void ctxp_put_signed(struct ctxp_buf *out, int64_t number) {
   if (number < 0) ctxp_buf_char(out, '-');
   ctxp_put_count(out, number < 0 ? 0 - (uint64_t)number : (uint64_t)number);

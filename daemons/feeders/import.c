@@ -168,13 +168,18 @@ static void deinit_run(struct run *run) {
   ctxp_slots_deinit(&run->spawned_by);
 }
 
+int ctxp_import_check_format(const char *name, struct ctxp_error *err) {
+  if (ctxp_format_find(name)) return 0;
+  return ctxp_error_set(err, -EINVAL, "there is no format '%s'; the formats are claude-code and pi", name);
+}
+
 int ctxp_import_files(const struct ctxp_import_options *options, const struct ctxp_import_sink *sink, struct ctxp_import_result *ret_result,
     struct ctxp_error *err) {
   ctxp_cleanup(ctxp_files_deinit) struct ctxp_files files = {0};
   ctxp_cleanup(deinit_run) struct run run = {.options = options, .sink = sink, .result = ret_result, .lines = {.fd = -1}};
   *ret_result = (struct ctxp_import_result){0};
-  if (options->format && !(run.format = ctxp_format_find(options->format)))
-    return ctxp_error_set(err, -EINVAL, "there is no format '%s'; the formats are claude-code and pi", options->format);
+  if (options->format && ctxp_import_check_format(options->format, err) < 0) return -EINVAL;
+  if (options->format) run.format = ctxp_format_find(options->format);
   ctxp_notes_begin(&run.notes, ret_result);
   int r = ctxp_files_find(&files, options->paths, options->path_count, &run.notes);
   if (r < 0) ctxp_error_set(err, r, "out of memory while looking for files");

@@ -41,8 +41,10 @@ void ctxp_notes_passed(struct ctxp_notes *notes, struct ctxp_str kind) {
 
 void ctxp_notes_file_end(struct ctxp_notes *notes) {
   struct ctxp_buf *out = &notes->result->passed_over;
-  if (notes->bad_lines > BAD_LINES_TOLD)
-    ctxp_notes_fault(notes, "%s: %u more lines could not be read and were passed over", notes->file, notes->bad_lines - BAD_LINES_TOLD);
+  if (notes->bad_lines > BAD_LINES_TOLD) {
+    unsigned more = notes->bad_lines - BAD_LINES_TOLD;
+    ctxp_notes_fault(notes, "%s: %u more line%s could not be read and %s passed over", notes->file, more, more == 1 ? "" : "s", more == 1 ? "was" : "were");
+  }
   for (uint32_t name = 1; name < notes->kinds.count; name++, notes->passed++) {
     struct ctxp_str kind = ctxp_texts_text(&notes->kinds, name);
     ctxp_auto_buf clean = {0}; /* cut texts and file names may be no UTF-8 */

@@ -256,6 +256,8 @@ static int spend(struct ctxp_stage *stage, struct ctxp_raw query, const struct c
 int ctxp_fold_query(struct ctxp_stage *stage, struct ctxp_raw query, struct ctxp_buf *reply, struct ctxp_error *err) {
   struct ctxp_str what = ctxp_map_str(query, "what");
   struct ctxp_fold_filter filter = {ctxp_map_str(query, "agent"), ctxp_map_str(query, "session")};
+  int r = ctxp_fold_check_filter(stage, &filter, err);
+  if (r < 0) return r;
   if (ctxp_str_is(what, "spend")) return spend(stage, query, &filter, reply, err);
   if (ctxp_str_is(what, "stats")) return ctxp_fold_stats(stage, &filter, reply, err);
   return ctxp_error_set(err, -ENOENT, "the fold answers spend and stats, not '%.*s'", (int)what.len, what.ptr);

@@ -23,5 +23,6 @@
 /* Fills a `spend` event; top 0: bands only. lists: buffers that the event's lists borrow from. -ENOMEM. */
 int ctxp_fold_spend_event(struct ctxp_fold_window *w, uint64_t top, struct ctxp_spend *ret, struct ctxp_buf lists[CTXP_FOLD_GRAINS])
     __attribute__((warn_unused_result));
+/* -ENOENT with a sentence: nothing known passes the filter, or there is no such query. */
 int ctxp_fold_query(struct ctxp_stage *stage, struct ctxp_raw query, struct ctxp_buf *reply, struct ctxp_error *err)
     __attribute__((warn_unused_result));

@@ -38,6 +38,66 @@ int ctxp_fold_each_window(
   return r;
 }
 
+/* ---- what was asked for is not there ---- */
+#define NAMES_TOLD 3
+struct names {
+  bool agents; /* of agents; else of sessions */
+  bool more;
+  struct ctxp_buf at[NAMES_TOLD];
+  unsigned count;
+};
+
+static int note_name(void *data, struct ctxp_stage *stage, struct ctxp_fold_session *s) {
+  struct names *n = data;
+  struct ctxp_str name = n->agents ? s->agent : s->session;
+  (void)stage;
+  for (unsigned i = 0; i < n->count; i++)
+    if (ctxp_str_eq(ctxp_buf_view(&n->at[i]), name)) return 0;
+  if (n->count == NAMES_TOLD) {
+    n->more = true;
+    return 0;
+  }
+  ctxp_buf_add(&n->at[n->count], name.ptr, name.len);
+  return ctxp_buf_error(&n->at[n->count++]);
+}
+
+static int note_any(void *data, struct ctxp_stage *stage, struct ctxp_fold_session *s) {
+  (void)stage;
+  (void)s;
+  *(bool *)data = true;
+  return 0;
+}
+
+/* "; there are 'a', 'b' and more" */
+static int put_names(struct ctxp_stage *stage, const struct ctxp_fold_filter *among, bool agents, struct ctxp_buf *out) {
+  struct names names = {.agents = agents};
+  int r = ctxp_fold_each_session(stage, among, note_name, &names);
+  ctxp_buf_str(out, names.count == 0 ? "; there are none yet" : names.count == 1 && !names.more ? "; there is " : "; there are ");
+  for (unsigned i = 0; i < names.count; i++) {
+    bool last = i + 1 == names.count && !names.more;
+    ctxp_buf_printf(out, "%s'%s'", i == 0 ? "" : last ? " and " : ", ", ctxp_buf_cstr(&names.at[i]));
+    ctxp_buf_deinit(&names.at[i]);
+  }
+  if (names.more) ctxp_buf_str(out, " and more");
+  return r < 0 ? r : ctxp_buf_error(out);
+}
+
+int ctxp_fold_check_filter(struct ctxp_stage *stage, const struct ctxp_fold_filter *filter, struct ctxp_error *err) {
+  const struct ctxp_fold_filter of_agent = {.agent = filter->agent}, all = {.agent = {"", 0}};
+  struct ctxp_str agent = filter->agent, session = filter->session;
+  bool agent_known = agent.len == 0, known = false;
+  ctxp_auto_buf there = {0};
+  if (agent.len == 0 && session.len == 0) return 0;
+  int r = ctxp_fold_each_session(stage, filter, note_any, &known);
+  if (r == 0 && known) return 0;
+  if (r == 0 && agent.len) r = ctxp_fold_each_session(stage, &of_agent, note_any, &agent_known);
+  if (r == 0) r = put_names(stage, agent_known ? &of_agent : &all, !agent_known, &there);
+  if (r < 0) return ctxp_error_set(err, r, "the sessions could not be looked through");
+  if (!agent_known) return ctxp_error_set(err, -ENOENT, "no agent '%.*s' is known%s", (int)agent.len, agent.ptr, ctxp_buf_cstr(&there));
+  return ctxp_error_set(err, -ENOENT, "no session '%.*s' %s%.*s%s%s", (int)session.len, session.ptr, agent.len ? "of agent '" : "",
+      (int)agent.len, agent.len ? agent.ptr : "", agent.len ? "' is known" : "is known", ctxp_buf_cstr(&there));
+}
+
 /* ---- potential ---- */
 void ctxp_fold_look(const struct ctxp_fold_window *w, struct ctxp_fold_potential *seen) {
   for (uint32_t i = 0; i < w->messages.count; i++) {

@@ -13,6 +13,10 @@ int ctxp_fold_each_session(struct ctxp_stage *stage, const struct ctxp_fold_filt
 int ctxp_fold_each_window(struct ctxp_stage *stage, struct ctxp_fold_session *session,
     int (*visit)(void *data, struct ctxp_fold_window *window), void *data) __attribute__((warn_unused_result));
 
+/* -ENOENT with a sentence that names some of what is there: no session passes, and so every figure would be a zero. */
+int ctxp_fold_check_filter(struct ctxp_stage *stage, const struct ctxp_fold_filter *filter, struct ctxp_error *err)
+    __attribute__((warn_unused_result));
+
 struct ctxp_fold_potential { /* by mechanism */
   uint64_t saved[CTXP_FOLD_MECHANISMS], of[CTXP_FOLD_MECHANISMS];
 };

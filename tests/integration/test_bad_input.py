@@ -211,6 +211,46 @@ def an_empty_file_and_a_file_of_nul_bytes_are_no_transcripts_and_say_so(place):
     for path in (empty, nul):
         done = place.ctxpipe('report', path, code=None)
         check(done.code != 0 and path.name in done.err, f'the file is not named: {done}')
+        same(done.out, '', 'a bill of nothing')
+
+
+@test
+def a_folder_without_a_transcript_is_named_and_no_bill_of_zeros_is_printed(place):
+    empty = place.mkdir('empty')
+    for command in (['report', empty], ['report', '--json', empty], ['report', place.root / 'none']):
+        done = place.ctxpipe(*command, code=1)
+        sentence(done, command[-1])
+        same(done.out, '', 'a bill of nothing')
+    with place.pipeline():
+        done = place.ctxpipe('import', empty, code=1)
+        sentence(done, empty)
+        same(done.out, '', 'an import of nothing')
+        path = transcript(place, sample())
+        place.ctxpipe('import', path)
+        same(place.ctxpipe('import', path).out, "0 new events of 1 session from 1 file; 'ctxpipe spend' shows the bill\n", 'the same file again')
+
+
+@test
+def a_session_that_is_not_known_is_named_with_those_that_are(place):
+    path = transcript(place, sample())
+    name = place.ctxpipe('report', '--json', path).json()['sessions'][0]['session']
+    done = place.ctxpipe('report', path, '--session', 'nosuch', code=1)
+    sentence(done, "no session 'nosuch' is known", name)
+    same(done.out, '', 'a bill of nothing')
+    with place.pipeline():
+        place.ctxpipe('import', path)
+        for command in ('spend', 'stats'):
+            sentence(place.ctxpipe(command, '--session', 'nosuch', code=1), "no session 'nosuch' is known", name)
+            sentence(place.ctxpipe(command, '--agent', 'nosuch', code=1), "no agent 'nosuch' is known", 'claude-code')
+            same(place.ctxpipe(command, '--session', 'nosuch', '--json', code=1).out, '', 'figures of nothing')
+
+
+@test
+def a_model_without_a_price_is_named(place):
+    lines = [line.replace(b'claude-sonnet-4-5-20250929', b'nobody-knows-1') for line in sample()]
+    done = place.ctxpipe('report', transcript(place, lines))
+    check([line.split() for line in done.out.splitlines() if 'unpriced models' in line] == [['unpriced', 'models', 'nobody-knows-1']], f'the model is not named: {done}')
+    check('unpriced models' not in place.ctxpipe('report', transcript(place, sample(), 'priced.jsonl')).out, 'a model with a price is named')
 
 
 @test
@@ -320,6 +360,16 @@ def an_unknown_command_or_option_is_named_with_the_nearest(place):
     sentence(place.ctxpipe('statu', code=2), 'status')
     done = place.ctxpipe('status', '--jsno', code=2)
     check('--json' in done.err, f'no suggestion: {done}')
+
+
+@test
+def a_wrong_command_line_has_an_exit_code_of_its_own(place):
+    samples = SOURCE / 'samples'
+    for words in (['spend', '--by', 'bogus'], ['spend', '--top', '0'], ['report', '--by', 'bogus', samples], ['report', '--format', 'nosuch', samples], ['import', '--format', 'nosuch', samples],
+                  ['replay', '--top', 'x', place.state], ['tail', '--count', '0'], ['logs', '--lines', '0', 'fold'], ['down', '--timeout', 'x'], ['send', '--timeout', 'x'],
+                  ['up', '--log-level', 'loud'], ['help', 'nosuch'], ['completion', 'zsh'], ['options', 'nosuch'], ['report']):
+        sentence(place.ctxpipe(*words, code=2))
+    sentence(place.ctxpipe('spend', code=1))  # understood, and cannot be done
 
 
 main()

@@ -69,6 +69,20 @@ def three_agents_at_once_and_every_command_agrees(place):
 
 
 @test
+def the_logs_of_nodes_and_supervisor_can_be_read_and_an_empty_one_is_told(place):
+    done = place.ctxpipe('logs', 'fold', code=1)
+    check("node 'fold' has not been started yet" in done.err, f'the log of a node that never ran: {done}')
+    with place.pipeline():
+        done = place.ctxpipe('logs', 'supervisor')
+        for words in ('fold', 'ready: the collector accepts events'):
+            check(words in done.out, f'the supervisor log does not hold {words!r}: {done}')
+        check(len(place.ctxpipe('logs', '-n', '1', 'supervisor').out.splitlines()) == 1, 'not one line')
+        (place.state / 'logs/fold.log').write_bytes(b'')
+        done = place.ctxpipe('logs', 'fold')
+        check(done.out == '' and "the log of 'fold' is empty" in done.err, f'an empty log: {done}')
+
+
+@test
 def a_pipeline_that_went_down_goes_on_where_it_was(place):
     work, more = Load('pi@one', 30), Load('pi@two', 30)
     for load in (work, more):
@@ -93,6 +107,17 @@ def the_example_in_c_gets_an_answer_and_an_acknowledgement(place):
     with place.pipeline():
         done = place.run(BUILD / 'agents/c/agent_example', place.endpoint)
         same(done.out.splitlines(), ['the window gets the result as it is', '4 events, 4 acknowledged'], 'what the example prints')
+
+
+@test
+def the_completion_is_installed_where_bash_looks_for_it_and_completes(place):
+    installed = json.loads((BUILD / 'meson-info' / 'intro-installed.json').read_text())
+    scripts = [source for source, target in installed.items() if target.endswith('/bash-completion/completions/ctxpipe')]
+    same(len(scripts), 1, 'files installed as completions/ctxpipe')
+    place.write('completions', place.ctxpipe('completion', 'bash').out)
+    for words, wanted in (('ctxpipe spe', 'spend'), ('ctxpipe spend --by', '--by'), ('ctxpipe help repl', 'replay')):
+        script = f'. ./completions; COMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); _ctxpipe; echo "${{COMPREPLY[@]}}"'
+        same(place.run('bash', '-c', script).out.strip(), wanted, f'completion of {words!r}')
 
 
 @test

@@ -4,6 +4,7 @@
 #include <stdint.h>
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 #include <cmocka.h>
 #include "base/str.h"
 #include "ctxpipe/command.h"
@@ -98,6 +99,38 @@ static void only_near_names_are_suggested(void **state) {
   assert_null(ctxp_args_suggest("xy", names, sizeof(*names), 5));
 }
 
+/* capitals stand for what only the reader knows; everything else is typed as printed */
+static void every_example_is_one_that_its_command_understands(void **state) {
+  (void)state;
+  for (const struct ctxp_command *const *c = ctxp_commands; *c; c++) {
+    char head[64], copy[200], *argv[20];
+    int argc = 0;
+    struct ctxp_args args;
+    struct ctxp_error err;
+    snprintf(head, sizeof(head), "ctxpipe %s", (*c)->name);
+    const char *at = strstr((*c)->example, head);
+    if (!at) fail_msg("the example of %s is of another command: %s", (*c)->name, (*c)->example);
+    snprintf(copy, sizeof(copy), "%.*s", (int)strcspn(at, "<>|)"), at);
+    for (char *word = strtok(copy + strlen(head), " "); word; word = strtok(NULL, " ")) {
+      if (strpbrk(word, "0123456789") && strspn(word, "0123456789") < strlen(word)) fail_msg("the example of %s has an id that nobody has: %s", (*c)->name, word);
+      argv[argc++] = word;
+    }
+    argv[argc] = NULL;
+    if (ctxp_args_read(*c, argc, argv, &args, &err) < 0) fail_msg("%s: %s", (*c)->example, err.text);
+  }
+}
+
+static void whoever_prints_a_bill_says_how_it_is_to_be_read(void **state) {
+  static const char *const printing[] = {"report", "spend", "replay"};
+  (void)state;
+  for (size_t i = 0; i < 3; i++) {
+    ctxp_auto_buf text = {0};
+    ctxp_command_help(ctxp_command_find(printing[i]), &text);
+    assert_non_null(strstr(ctxp_buf_cstr(&text), "'share' is a row's part of all billed tokens"));
+    assert_non_null(strstr(ctxp_buf_cstr(&text), "ordered by billed tokens"));
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(flags_and_operands_may_come_in_any_order),
@@ -105,6 +138,8 @@ int main(void) {
       cmocka_unit_test(wrong_words_get_one_sentence_that_names_the_next_step),
       cmocka_unit_test(values_are_checked),
       cmocka_unit_test(only_near_names_are_suggested),
+      cmocka_unit_test(every_example_is_one_that_its_command_understands),
+      cmocka_unit_test(whoever_prints_a_bill_says_how_it_is_to_be_read),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

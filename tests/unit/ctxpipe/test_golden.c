@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include "base/str.h"
 #include "codec/json.h"
 #include "codec/msgpack.h"
@@ -53,7 +54,8 @@ static void bill(const char *name, const struct ctxp_bill_options *options, cons
   ctxp_auto_buf raw = {0}, passed = {0}, out = {0};
   struct ctxp_error err;
   read_answer("spend.json", &raw);
-  assert_int_equal(ctxp_json_to_raw(CTXP_STR("[{\"file\":\"a.jsonl\",\"kind\":\"torn line\",\"count\":2}]"), &passed, &err), 0);
+  assert_int_equal(ctxp_json_to_raw(CTXP_STR("[{\"file\":\"a.jsonl\",\"kind\":\"torn line\",\"count\":2},{\"file\":\"a.jsonl\",\"kind\":\"mode\",\"count\":30},"
+                                           "{\"file\":\"b.jsonl\",\"kind\":\"mode\",\"count\":1200}]"), &passed, &err), 0);
   assert_int_equal(ctxp_bill_print(ctxp_buf_raw(&raw), ctxp_buf_raw(&passed), options, style, &out), 0);
   compare(name, &out);
 }
@@ -88,6 +90,29 @@ static void the_savings_of_all_sessions(void **state) {
   read_answer("stats.json", &raw);
   assert_int_equal(ctxp_savings_print(ctxp_buf_raw(&raw), true, &(struct ctxp_style){0}, &out), 0);
   compare("stats.txt", &out);
+}
+
+/* of one session: its estimate, and what was reported */
+static bool tells_what_no_message_shows(unsigned estimated, unsigned reported) {
+  ctxp_auto_buf raw = {0}, out = {0}, text = {0};
+  struct ctxp_error err;
+  ctxp_buf_printf(&text,
+      "{\"totals\":{\"billed\":%u},\"bands\":[],\"sessions\":[{\"models\":[\"m\"],\"calibration\":{\"estimated\":%u,\"reported\":%u}}]}", reported,
+      estimated, reported);
+  assert_int_equal(ctxp_json_to_raw(ctxp_buf_view(&text), &raw, &err), 0);
+  assert_int_equal(ctxp_bill_print(ctxp_buf_raw(&raw), (struct ctxp_raw){0}, &(struct ctxp_bill_options){.grain = CTXP_GRAIN_BAND, .top = 1},
+                       &(struct ctxp_style){0}, &out),
+      0);
+  return strstr(ctxp_buf_cstr(&out), "estimated at") != NULL;
+}
+
+static void what_no_message_shows_is_told_where_it_is_much(void **state) {
+  (void)state;
+  assert_true(tells_what_no_message_shows(799, 1000));
+  assert_false(tells_what_no_message_shows(800, 1000));
+  assert_false(tells_what_no_message_shows(1200, 1000)); /* the estimate is above */
+  assert_false(tells_what_no_message_shows(0, 1000)); /* there is none */
+  assert_false(tells_what_no_message_shows(0, 0));
 }
 
 static void a_reply_of_another_shape_is_refused(void **state) {
@@ -127,6 +152,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(the_bill_on_a_terminal),
       cmocka_unit_test(the_state_of_a_pipeline),
       cmocka_unit_test(the_savings_of_all_sessions),
+      cmocka_unit_test(what_no_message_shows_is_told_where_it_is_much),
       cmocka_unit_test(a_reply_of_another_shape_is_refused),
       cmocka_unit_test(the_line_of_an_import),
   };

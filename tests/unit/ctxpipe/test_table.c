@@ -69,6 +69,19 @@ static void thousands_round_as_javascripts_toFixed(void **state) {
   assert_string_equal(thousands(999999), "1000.0k");
 }
 
+static const char *counted(uint64_t n, const char *noun) {
+  ctxp_buf_reset(&out);
+  ctxp_put_counted(&out, n, noun);
+  return ctxp_buf_cstr(&out);
+}
+
+static void one_of_a_thing_is_singular(void **state) {
+  (void)state;
+  assert_string_equal(counted(0, "new event"), "0 new events");
+  assert_string_equal(counted(1, "session"), "1 session");
+  assert_string_equal(counted(12345, "line"), "12,345 lines");
+}
+
 static const char *dollars(int64_t nano, unsigned decimals) {
   ctxp_buf_reset(&out);
   ctxp_put_dollars(&out, nano, decimals);
@@ -177,6 +190,7 @@ int main(void) {
       TEST(wide_letters_count_two_columns_and_marks_none),
       TEST(counts_have_their_thousands_apart),
       TEST(thousands_round_as_javascripts_toFixed),
+      TEST(one_of_a_thing_is_singular),
       TEST(dollars_round_half_up),
       TEST(rounded_parts_add_up_to_the_rounded_whole),
       TEST(durations_and_bytes_read_well),

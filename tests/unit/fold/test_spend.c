@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <cmocka.h>
+#include "base/str.h"
+#include "codec/json.h"
 #include "codec/msgpack.h"
 #include "fold_test.h"
 
@@ -451,6 +453,28 @@ static void an_unknown_query_is_answered_with_a_sentence(void **state) {
   assert_string_equal(err.text, "the fold answers spend and stats, not 'nix'");
 }
 
+static void refused(const char *query, const char *sentence) {
+  ctxp_auto_buf raw = {0};
+  struct ctxp_error err;
+  assert_int_equal(ctxp_json_to_raw(ctxp_str(query), &raw, &err), 0);
+  ctxp_buf_reset(&reply);
+  assert_int_equal(ctxp_stage_query(t.stage, ctxp_buf_raw(&raw), &reply, &err), -ENOENT);
+  assert_string_equal(err.text, sentence);
+}
+
+static void a_session_or_agent_that_is_not_known_is_named_and_never_a_bill_of_zeros(void **state) {
+  (void)state;
+  refused("{\"what\":\"stats\",\"session\":\"x\"}", "no session 'x' is known; there are none yet");
+  fold_push(&t, "{\"kind\":\"prompt\",\"agent\":\"a\",\"session\":\"one\",\"callId\":\"1\",\"usage\":{\"input\":1}}");
+  refused("{\"what\":\"spend\",\"session\":\"x\"}", "no session 'x' is known; there is 'one'");
+  for (unsigned n = 2; n < 5; n++)
+    fold_push(&t, "{\"kind\":\"prompt\",\"agent\":\"b\",\"session\":\"s%u\",\"callId\":\"%u\",\"usage\":{\"input\":1}}", n, n);
+  refused("{\"what\":\"spend\",\"session\":\"x\"}", "no session 'x' is known; there are 'one', 's2', 's3' and more");
+  refused("{\"what\":\"stats\",\"agent\":\"c\"}", "no agent 'c' is known; there are 'a' and 'b'");
+  refused("{\"what\":\"spend\",\"agent\":\"b\",\"session\":\"one\"}", "no session 'one' of agent 'b' is known; there are 's2', 's3' and 's4'");
+  assert_int_equal(ctxp_map_u64(ctxp_map_get(fold_ask(&t, "{\"what\":\"spend\",\"agent\":\"b\",\"session\":\"s2\"}", &reply), "totals"), "billed", 0), 1);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, open_fold, close_fold)
 int main(void) {
   const struct CMUnitTest tests[] = {CASE(requests_cost_what_the_import_cases_say),
@@ -466,6 +490,7 @@ int main(void) {
       CASE(a_collapse_of_the_cached_share_is_booked_on_its_cause),
       CASE(a_live_session_is_told_by_band_each_turn_and_in_rows_every_so_often), CASE(a_recorded_session_is_told_at_its_end_only),
       CASE(a_thread_without_a_start_of_its_own_is_as_recorded_as_its_session), CASE(the_end_of_a_session_ends_its_threads),
-      CASE(an_evicted_message_is_out_of_the_window_until_a_request_names_it), CASE(an_unknown_query_is_answered_with_a_sentence)};
+      CASE(an_evicted_message_is_out_of_the_window_until_a_request_names_it), CASE(an_unknown_query_is_answered_with_a_sentence),
+      CASE(a_session_or_agent_that_is_not_known_is_named_and_never_a_bill_of_zeros)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
