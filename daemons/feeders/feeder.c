@@ -1,7 +1,8 @@
 /* The importer's transport: one client of the collector per file. Files are done one after the other, but the collector may still be
  * storing the last ones while the next is read, so that small files do not wait for one acknowledgement each. */
 #include <errno.h>
-#include "base/cleanup.h"
+#include <string.h>
+#include "base/hash.h"
 #include "ctxpipe/client.h"
 #include "feeders/import.h"
 
@@ -14,6 +15,7 @@ struct uplink {
   const struct ctxp_import_options *options;
   struct ctxp_import_result *result;
   struct ctxp_client *clients[OPEN_CLIENTS]; /* [at] is the newest, if it is open */
+  uint64_t keys[OPEN_CLIENTS];               /* hashes of their keys */
   unsigned at;
 };
 
@@ -45,6 +47,17 @@ static int flush(struct uplink *up, struct ctxp_client *client, struct ctxp_erro
   return silent(up, err);
 }
 
+/* The same transcript may stand in a tree twice. A key is one client's: the one before it with this key ends first. */
+static int end_twin(struct uplink *up, uint64_t key, struct ctxp_error *err) {
+  for (unsigned i = 0; i < OPEN_CLIENTS; i++) {
+    if (!up->clients[i] || up->keys[i] != key) continue;
+    int r = flush(up, up->clients[i], err);
+    if (r < 0) return r;
+    up->clients[i] = ctxp_client_free(up->clients[i]);
+  }
+  return 0;
+}
+
 static int open_key(void *data, const char *key, const char *product, const char *agent, uint64_t *ret_position, struct ctxp_error *err) {
   struct uplink *up = data;
   struct ctxp_client_options options = {.endpoint = up->options->endpoint,
@@ -54,8 +67,11 @@ static int open_key(void *data, const char *key, const char *product, const char
       .batch_bytes = BATCH_BYTES,
       .refused = refused,
       .data = up};
-  int r;
+  uint64_t hash = ctxp_hash64(key, strlen(key), 0);
+  int r = end_twin(up, hash, err);
+  if (r < 0) return r;
   up->at = (up->at + 1) % OPEN_CLIENTS;
+  up->keys[up->at] = hash;
   struct ctxp_client **client = &up->clients[up->at];
   if (*client) {
     r = flush(up, *client, err);

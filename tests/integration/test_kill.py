@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import threading
+import time
 
 from harness import PATIENCE, SOURCE, check, gone, lines_of, main, same, test
 from load import Load
@@ -88,6 +89,16 @@ def down(place, supervisor):
     same(supervisor.finish(), 0, f'exit code of up: {supervisor.text}')
 
 
+def greeted(place, loads):
+    """Waits until the collector has taken events of every sender; one that has not found the pipeline yet would give up, rightly."""
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
+        heard = {agent['agent'] for agent in place.status()['agents'] if agent['events']}
+        if all(work.agent in heard for work in loads):
+            return
+    check(False, 'the senders were not heard')
+
+
 @test
 def each_daemon_is_killed_in_the_middle_of_a_load(place):
     supervisor = up(place)
@@ -121,6 +132,7 @@ def everything_is_killed_at_once_and_goes_on(place):
     for _ in range(2):
         for feeder in feeders:
             feeder.release(4)
+        greeted(place, loads)
         pids = [supervisor.process.pid, *pids_of(supervisor.text).values()]
         for pid in pids:
             os.kill(pid, signal.SIGKILL)
