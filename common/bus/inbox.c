@@ -18,6 +18,7 @@ static void block_free(struct ctxp_block *block) {
 void ctxp_inbox_deinit(struct ctxp_inbox *inbox) {
   ctxp_inbox_drop_held(inbox);
   while (ctxp_inbox_first(inbox)) ctxp_inbox_next(inbox);
+  ctxp_inbox_forget_last(inbox);
   for (struct ctxp_block *block = inbox->spare, *next; block; block = next) {
     next = block->next;
     block_free(block);
@@ -133,4 +134,12 @@ int ctxp_inbox_advance(struct ctxp_inbox *inbox, uint64_t above, uint64_t upto, 
   return 0;
 }
 
-void ctxp_inbox_next(struct ctxp_inbox *inbox) { ctxp_inbox_let_go(inbox, inbox->ready[inbox->ready_at++].block); }
+void ctxp_inbox_forget_last(struct ctxp_inbox *inbox) {
+  if (inbox->last.block) ctxp_inbox_let_go(inbox, inbox->last.block);
+  inbox->last.block = NULL;
+}
+
+void ctxp_inbox_next(struct ctxp_inbox *inbox) {
+  ctxp_inbox_forget_last(inbox);
+  inbox->last = inbox->ready[inbox->ready_at++];
+}

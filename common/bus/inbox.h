@@ -25,6 +25,7 @@ struct ctxp_inbox {
   unsigned spare_count;
   struct ctxp_ready *ready;
   size_t ready_at, ready_count, ready_cap;
+  struct ctxp_ready last; /* the event taken last, still there; block NULL: none */
 };
 
 void ctxp_inbox_init(struct ctxp_inbox *inbox);
@@ -46,4 +47,5 @@ static inline size_t ctxp_inbox_count(const struct ctxp_inbox *inbox) { return i
 static inline const struct ctxp_item *ctxp_inbox_first(const struct ctxp_inbox *inbox) {
   return inbox->ready_at < inbox->ready_count ? &inbox->ready[inbox->ready_at].item : NULL;
 }
-void ctxp_inbox_next(struct ctxp_inbox *inbox);
+void ctxp_inbox_next(struct ctxp_inbox *inbox); /* the first becomes the last */
+void ctxp_inbox_forget_last(struct ctxp_inbox *inbox);

@@ -100,8 +100,19 @@ struct ctxp_sub *ctxp_sub_free(struct ctxp_sub *s) {
 }
 
 /* ---- asking for a replay ---- */
-static struct ctxp_place asking_place(const struct ctxp_sub *s) {
+/* The last event that was passed, with its checksum: worked out when it is asked for, or when its message is let go of. */
+static struct ctxp_place passed(const struct ctxp_sub *s) {
+  const struct ctxp_item *item = &s->inbox.last.item;
   struct ctxp_place place = s->passed;
+  if (!s->inbox.last.block) return place;
+  struct ctxp_record record = {item->seq, item->cause, item->ts_ms, item->topic, item->body};
+  place.check_seq = record.seq;
+  place.checksum = ctxp_record_checksum(&record);
+  return place;
+}
+
+static struct ctxp_place asking_place(const struct ctxp_sub *s) {
+  struct ctxp_place place = passed(s);
   place.stream = s->stream;
   place.seq = s->complete;
   return place;
@@ -142,17 +153,16 @@ int ctxp_sub_peek(struct ctxp_sub *s, struct ctxp_item *ret_item) {
 }
 
 void ctxp_sub_next(struct ctxp_sub *s) {
-  const struct ctxp_item *item = ctxp_inbox_first(&s->inbox);
-  if (!item) return;
-  struct ctxp_record record = {item->seq, item->cause, item->ts_ms, item->topic, item->body};
-  s->passed.check_seq = record.seq;
-  s->passed.checksum = ctxp_record_checksum(&record);
+  if (!ctxp_inbox_first(&s->inbox)) return;
   ctxp_inbox_next(&s->inbox);
+  if (ctxp_inbox_count(&s->inbox)) return;
+  s->passed = passed(s); /* its message is not kept while nothing is at hand */
+  ctxp_inbox_forget_last(&s->inbox);
 }
 
 struct ctxp_place ctxp_sub_place(const struct ctxp_sub *s) {
   const struct ctxp_item *item = ctxp_inbox_first(&s->inbox);
-  struct ctxp_place place = s->passed;
+  struct ctxp_place place = passed(s);
   place.stream = s->stream;
   place.seq = item ? item->seq - 1 : s->complete;
   return place;

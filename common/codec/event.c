@@ -145,20 +145,33 @@ static int decode_field(struct ctxp_raw raw, const struct ctxp_field *field, boo
   return -EBADMSG;
 }
 
-static const struct ctxp_field *find_field(const struct ctxp_shape *shape, struct ctxp_str key, unsigned *ret_index) {
-  for (unsigned i = 0; i < shape->count; i++)
-    if (shape->fields[i].name_len == key.len && memcmp(shape->fields[i].name, key.ptr, key.len) == 0) return *ret_index = i, &shape->fields[i];
+/* *next: where to look first; what ctxpipe encodes has its fields in the order of the shape */
+static const struct ctxp_field *find_field(const struct ctxp_shape *shape, struct ctxp_str key, unsigned *next, unsigned *ret_index) {
+  for (unsigned n = 0, i = *next; n < shape->count; n++, i++) {
+    if (i >= shape->count) i = 0;
+    if (shape->fields[i].name_len != key.len || memcmp(shape->fields[i].name, key.ptr, key.len) != 0) continue;
+    *next = i + 1;
+    return *ret_index = i, &shape->fields[i];
+  }
   return NULL;
 }
 
-static int set_field(const struct ctxp_shape *shape, struct ctxp_str key, struct ctxp_raw value, bool deep, void *out, unsigned *unknown, struct ctxp_fault *fault) {
+/* a record that is being filled */
+struct filling {
+  const struct ctxp_shape *shape;
+  void *out;
+  bool deep; /* are lists checked too? */
+  unsigned next;
+};
+
+static int set_field(struct filling *f, struct ctxp_str key, struct ctxp_raw value, unsigned *unknown, struct ctxp_fault *fault) {
   unsigned index;
-  const struct ctxp_field *field = find_field(shape, key, &index);
+  const struct ctxp_field *field = find_field(f->shape, key, &f->next, &index);
   if (!field) return (*unknown)++, 0;
-  uint64_t bit = UINT64_C(1) << index, *has = out; /* `has` is the first member of every record */
-  if (ctxp_raw_type(value) == CTXP_PACK_NIL && field->type != CTXP_TYPE_RAW && !(shape->required & bit)) return 0; /* null: absent */
+  uint64_t bit = UINT64_C(1) << index, *has = f->out; /* `has` is the first member of every record */
+  if (ctxp_raw_type(value) == CTXP_PACK_NIL && field->type != CTXP_TYPE_RAW && !(f->shape->required & bit)) return 0; /* null: absent */
   if (fault) fault->field[0] = 0;
-  if (decode_field(value, field, deep, (char *)out + field->offset, unknown, fault) < 0) {
+  if (decode_field(value, field, f->deep, (char *)f->out + field->offset, unknown, fault) < 0) {
     if (fault && fault->field[0]) return -EBADMSG; /* an inner record has said it */
     char said[120];
     snprintf(said, sizeof(said), "must be %s", type_said[field->type]);
@@ -178,6 +191,7 @@ static int check_required(const struct ctxp_shape *shape, const void *record, st
 
 static int decode_record(struct ctxp_raw raw, const struct ctxp_shape *shape, bool deep, void *out, unsigned *unknown, struct ctxp_fault *fault) {
   struct ctxp_cursor it = ctxp_cursor(raw);
+  struct filling filling = {shape, out, deep, 0};
   struct ctxp_str key;
   struct ctxp_raw value;
   uint32_t left;
@@ -185,7 +199,7 @@ static int decode_record(struct ctxp_raw raw, const struct ctxp_shape *shape, bo
   if (ctxp_map_open(&it, &left) < 0) return -EBADMSG;
   while (left) {
     if (ctxp_map_next(&it, &left, &key, &value) < 0) return -EBADMSG;
-    int r = set_field(shape, key, value, deep, out, unknown, fault);
+    int r = set_field(&filling, key, value, unknown, fault);
     if (r < 0) return r;
   }
   return check_required(shape, out, fault);
@@ -213,8 +227,8 @@ static int set_common(struct ctxp_event *ev, struct ctxp_str key, struct ctxp_ra
   return 0;
 }
 
-/* Decodes as an event of that kind. 1: the map names another kind too, and it is not known yet (last) that this one is the last of them. */
-static int decode_as(struct ctxp_raw raw, struct ctxp_str kind, bool last, struct ctxp_event *ret_event, unsigned *unknown, struct ctxp_fault *fault) {
+/* Decodes as an event of that kind; deep: its lists too. 1: the map names another kind too, and it is not known yet (last) that this one is the last of them. */
+static int decode_as(struct ctxp_raw raw, struct ctxp_str kind, bool last, bool deep, struct ctxp_event *ret_event, unsigned *unknown, struct ctxp_fault *fault) {
   struct ctxp_cursor it = ctxp_cursor(raw);
   struct ctxp_str key;
   struct ctxp_raw value;
@@ -224,6 +238,7 @@ static int decode_as(struct ctxp_raw raw, struct ctxp_str kind, bool last, struc
   if (!info) return refuse(fault, "kind", kind.len ? "is no kind of event" : "is required");
   memset(ret_event, 0, offsetof(struct ctxp_event, session_start)); /* the union behind it: only the kind's own record is used */
   void *own = &ret_event->session_start;
+  struct filling filling = {info->shape, own, deep, 0};
   memset(own, 0, info->shape->size);
   ret_event->kind = (enum ctxp_kind)(info - kinds);
   if (ctxp_map_open(&it, &left) < 0) return refuse(fault, "", "must be a map");
@@ -234,29 +249,38 @@ static int decode_as(struct ctxp_raw raw, struct ctxp_str kind, bool last, struc
       continue;
     }
     int r = set_common(ret_event, key, value, fault);
-    if (r == 0) r = set_field(info->shape, key, value, true, own, unknown, fault);
+    if (r == 0) r = set_field(&filling, key, value, unknown, fault);
     if (r < 0) return r;
   }
   return check_required(info->shape, own, fault);
 }
 
-int ctxp_event_decode(const uint8_t *body, size_t len, struct ctxp_event *ret_event, unsigned *ret_unknown, struct ctxp_fault *ret_fault) {
-  struct ctxp_raw raw = {body, len}, value;
+static int decode(struct ctxp_raw raw, bool deep, struct ctxp_event *ret_event, unsigned *ret_unknown, struct ctxp_fault *ret_fault) {
   struct ctxp_cursor it = ctxp_cursor(raw);
+  struct ctxp_raw value;
   struct ctxp_str key;
   uint32_t left;
   unsigned unknown = 0;
-  if (ctxp_pack_check(raw) < 0) return refuse(ret_fault, "", "is not one MessagePack value with texts in UTF-8 and at most 32 levels");
   if (ctxp_map_open(&it, &left) < 0) return refuse(ret_fault, "", "must be a map");
   /* what ctxpipe itself encodes has the kind in front, and once */
   bool front = left && ctxp_map_next(&it, &left, &key, &value) > 0 && ctxp_str_is(key, "kind");
-  int r = front ? decode_as(raw, ctxp_raw_str(value), false, ret_event, &unknown, ret_fault) : 1;
+  int r = front ? decode_as(raw, ctxp_raw_str(value), false, deep, ret_event, &unknown, ret_fault) : 1;
   if (r > 0) {
     unknown = 0;
-    r = decode_as(raw, ctxp_map_str(raw, "kind"), true, ret_event, &unknown, ret_fault);
+    r = decode_as(raw, ctxp_map_str(raw, "kind"), true, deep, ret_event, &unknown, ret_fault);
   }
   if (ret_unknown) *ret_unknown = unknown;
   return r;
+}
+
+int ctxp_event_decode(const uint8_t *body, size_t len, struct ctxp_event *ret_event, unsigned *ret_unknown, struct ctxp_fault *ret_fault) {
+  struct ctxp_raw raw = {body, len};
+  if (ctxp_pack_check(raw) < 0) return refuse(ret_fault, "", "is not one MessagePack value with texts in UTF-8 and at most 32 levels");
+  return decode(raw, true, ret_event, ret_unknown, ret_fault);
+}
+
+int ctxp_event_read(struct ctxp_raw body, struct ctxp_event *ret_event, struct ctxp_fault *ret_fault) {
+  return decode(body, false, ret_event, NULL, ret_fault);
 }
 
 /* ---- encoding ---- */

@@ -182,7 +182,13 @@ static int walk(struct ctxp_cursor *c, bool checked) {
 
 int ctxp_cursor_skip(struct ctxp_cursor *cursor, struct ctxp_raw *ret) {
   const uint8_t *from = cursor->at;
-  int r = walk(cursor, false);
+  struct ctxp_cursor next = *cursor;
+  struct ctxp_pack_value v;
+  int r = ctxp_cursor_next(&next, &v);
+  if (r == 0 && ((v.type != CTXP_PACK_ARRAY && v.type != CTXP_PACK_MAP) || v.count == 0))
+    *cursor = next; /* most values hold no others */
+  else if (r == 0)
+    r = walk(cursor, false);
   if (r < 0) return r;
   *ret = (struct ctxp_raw){from, (size_t)(cursor->at - from)};
   return 0;

@@ -1,4 +1,4 @@
-/* A node's life: open, say ready, loop, close. One thread; the only thing it waits in is zmq_poll. */
+/* A node's life: open, say ready, loop, close. One thread; the only thing it waits in is ctxp_poll. */
 #include <errno.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -9,6 +9,7 @@
 #include <unistd.h>
 #include "base/clock.h"
 #include "bus/answers.h"
+#include "bus/polling.h"
 #include "runtime/mark.h"
 #include "runtime/node_int.h"
 
@@ -232,6 +233,7 @@ static void on_life(struct ctxp_node *node, uint64_t now_ms) {
 
 struct polled {
   zmq_pollitem_t items[3 + CTXP_PUBLISHER_ITEMS + SOURCE_ITEMS + 2 * 64];
+  struct ctxp_poll known;
   unsigned publisher, source, source_count, upstreams, count;
 };
 
@@ -335,7 +337,7 @@ static int undo(struct ctxp_node *node, int code) {
 }
 
 static int loop(struct ctxp_node *node) {
-  struct polled p;
+  struct polled p = {.count = 0};
   bool more = true;
   uint64_t next = 0;
   int r = 0;
@@ -345,7 +347,7 @@ static int loop(struct ctxp_node *node) {
     gather(node, &p);
     int wait = more || next <= now ? 0 : next - now > IDLE_MS ? IDLE_MS :
                                                                 (int)(next - now);
-    if (zmq_poll(p.items, (int)p.count, wait) < 0 && errno != EINTR)
+    if (ctxp_poll(&p.known, p.items, p.count, wait) < 0 && errno != EINTR)
       return ctxp_node_fail(node, -errno, "cannot wait: %s", zmq_strerror(errno));
     now = ctxp_clock_ms();
     r = dispatch(node, &p, now, &source_ready);

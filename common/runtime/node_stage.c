@@ -91,7 +91,7 @@ static int keep_topology(struct ctxp_node *node, struct ctxp_raw body) {
 static int deliver(struct ctxp_node *node, const struct ctxp_item *item, const struct upstream *from) {
   struct ctxp_event event;
   struct ctxp_fault fault;
-  int r = ctxp_event_decode(item->body.ptr, item->body.len, &event, NULL, &fault);
+  int r = ctxp_event_read(item->body, &event, &fault);
   if (r < 0) {
     char sentence[CTXP_ERROR_MAX];
     snprintf(sentence, sizeof(sentence), "event %llu of '%s' does not decode: '%s' %s", (unsigned long long)item->seq, from->config->name,

@@ -152,6 +152,9 @@ struct ctxp_fault { /* why a body was refused; names the field and what is wrong
  * -EBADMSG: *ret_fault (may be NULL) says why. */
 int ctxp_event_decode(const uint8_t *body, size_t len, struct ctxp_event *ret_event, unsigned *ret_unknown, struct ctxp_fault *ret_fault)
     __attribute__((warn_unused_result));
+/* The same for what a node of ctxpipe has checked and encoded, and published or stored: in the bounds of `body`, but neither are
+ * texts checked again for UTF-8 nor the elements of lists. */
+int ctxp_event_read(struct ctxp_raw body, struct ctxp_event *ret_event, struct ctxp_fault *ret_fault) __attribute__((warn_unused_result));
 /* Appends the canonical body: `kind`, `ts`, agent, session, thread, then the present fields in the table's order. The same
  * event always gives the same bytes. -ENOMEM. */
 int ctxp_event_encode(const struct ctxp_event *event, struct ctxp_buf *out) __attribute__((warn_unused_result));

@@ -4,6 +4,7 @@
 #include <stdint.h>
 #include <errno.h>
 #include <cmocka.h>
+#include <stdlib.h>
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/str.h"
@@ -70,6 +71,29 @@ static void the_seeds_bash_line_comes_out_byte_for_byte(void **state) {
   ctxp_buf_reset(&line);
   assert_int_equal(ctxp_json_from_event(&ev, false, &line), 0);
   assert_string_equal(ctxp_buf_cstr(&line), "{\"ts\":\"2026-08-30T06:06:20.401Z\",\"kind\":\"bash\",\"toolCallId\":\"call_...\",\"command\":\"...\",\"originalTokens\":9000,\"summaryTokens\":300,\"saved\":8700,\"agent\":\"a\",\"session\":\"s\",\"thread\":\"\",\"applied\":true}");
+}
+
+static void what_ctxpipe_encoded_reads_as_it_decodes_and_a_cut_body_is_refused(void **state) {
+  (void)state;
+  struct ctxp_event ev = {.kind = CTXP_KIND_prompt, .ts_ms = 7, .agent = CTXP_STR("a"), .session = CTXP_STR("s"), .thread = CTXP_STR("t")}, got;
+  ctxp_auto_buf list = {0}, body = {0}, again = {0};
+  struct ctxp_ref ref = {.id = CTXP_STR("m1")};
+  struct ctxp_fault fault;
+  ctxp_set(&ev.prompt, prompt, callId, CTXP_STR("call-1"));
+  assert_int_equal(ctxp_list_add(&ev.prompt.append, &list, &ctxp_shape_ref, &ref), 0);
+  ev.prompt.has |= UINT64_C(1) << CTXP_IX_prompt_append;
+  assert_int_equal(ctxp_event_encode(&ev, &body), 0);
+  assert_int_equal(ctxp_event_read(ctxp_buf_raw(&body), &got, &fault), 0);
+  assert_int_equal(ctxp_event_encode(&got, &again), 0);
+  assert_int_equal(again.len, body.len);
+  assert_memory_equal(again.ptr, body.ptr, body.len);
+  for (size_t len = 0; len < body.len; len++) {
+    uint8_t *cut = malloc(len ? len : 1); /* so that a tool sees a read behind its end */
+    assert_non_null(cut);
+    memcpy(cut, body.ptr, len);
+    assert_int_equal(ctxp_event_read((struct ctxp_raw){cut, len}, &got, &fault), -EBADMSG);
+    free(cut);
+  }
 }
 
 static void faults_name_the_field(void **state) {
@@ -143,6 +167,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(an_event_survives_encode_and_decode),
       cmocka_unit_test(the_seeds_bash_line_comes_out_byte_for_byte),
+      cmocka_unit_test(what_ctxpipe_encoded_reads_as_it_decodes_and_a_cut_body_is_refused),
       cmocka_unit_test(faults_name_the_field),
       cmocka_unit_test(a_count_beyond_the_bytes_is_refused_before_anything_is_read),
       cmocka_unit_test(numbers_print_as_javascript_prints_them),
