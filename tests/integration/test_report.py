@@ -9,11 +9,11 @@ def report(place, *arguments, **more):
 
 
 def report_with_faults(place, *arguments):
-    """For files that may hold bad lines, which the exit code tells; never a signal."""
+    """For files that may hold bad lines, which the exit code tells; never a signal. None: nothing of them is a transcript."""
     done = place.ctxpipe('report', '--json', *arguments, code=None)
     check(done.code in (0, 1), f'{done}')
     check(done.code == 0 or done.err.strip(), f'an error exit without a sentence: {done}')
-    return done.json()
+    return None if done.code and not done.out else done.json()
 
 
 def leaves_nothing(place, before):
@@ -47,14 +47,33 @@ def every_import_case_is_right_to_the_token(place):
 
 
 @test
+def the_same_transcript_twice_in_a_tree_bills_once(place):
+    sample = next((SOURCE / 'samples' / 'claude-code').rglob('*.jsonl'))
+    for folder in ('p1', 'p2'):
+        place.mkdir(folder)
+        place.write(f'{folder}/{sample.name}', sample.read_bytes())
+    twice = report(place, place.root / 'p1', place.root / 'p2')
+    once = report(place, place.root / 'p1')
+    check(once['totals']['billed'] > 0, 'the sample bills nothing')
+    same(twice['totals'], once['totals'], 'totals of the same transcript twice')
+    same(twice['potential'], once['potential'], 'potential savings of the same transcript twice')
+
+
+@test
 def every_transcript_with_a_truth_is_right_to_the_token(place):
     wrong, count = [], 0
     names = {'input': 'input', 'cache_read': 'cacheRead', 'output': 'output', 'calls': 'requests'}
-    for product in ('claude', 'pi'):
+    for product in ('claude', 'pi', 'made-up/claude', 'made-up/pi'):
         for truth_file in sorted(shared('transcripts', product).glob('*.truth.json')):
-            truth = json.loads(truth_file.read_text())['totals']
+            said = json.loads(truth_file.read_text())
+            truth, side = said['totals'], said.get('cost', {})
+            if side.get('side_input'):  # compactions and summaries: in the session's totals, in no window, and not among the truth's calls
+                truth = {key: truth[key] + side[f'side_{key}'] for key in ('input', 'cache_read', 'cache_write', 'output')}
             transcript = next(path for path in sorted(truth_file.parent.glob(truth_file.name.split('.')[0] + '*')) if path.suffix == '.jsonl')
             out, count = report_with_faults(place, transcript), count + 1
+            if out is None:
+                wrong += [f'{product}/{transcript.name}: {key} is nothing, expected {truth[key]}' for key in truth if truth[key]]
+                continue
             totals = out['totals']
             got = {key: totals[ours] for key, ours in names.items()} | {'cache_write': totals['cacheWrite5m'] + totals['cacheWrite1h']}
             wrong += [f'{product}/{transcript.name}: {key} is {got[key]}, expected {truth[key]}' for key in got if key in truth and truth[key] != got[key]]
