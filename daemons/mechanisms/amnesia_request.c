@@ -238,9 +238,10 @@ static void settle_compaction(struct ctxp_amnesia *window, const struct ctxp_req
 
 static void carried(struct ctxp_amnesia *window, const struct ctxp_request *request) {
   for (size_t i = 0; i < request->count; i++) {
-    struct ctxp_result *result = request->at[i].role == CTXP_ROLE_tool ? ctxp_amnesia_result(window, request->at[i].call) : NULL;
-    if (!result || result->seen || request->at[i].gone || request->at[i].remove) continue;
-    result->seen = window->base.changed = true;
+    const struct ctxp_view *view = &request->at[i];
+    if (view->role != CTXP_ROLE_tool || view->seen || view->gone || view->remove) continue;
+    struct ctxp_result *result = ctxp_amnesia_result(window, view->call);
+    if (result && !result->seen) result->seen = window->base.changed = true;
   }
 }
 
