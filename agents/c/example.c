@@ -23,8 +23,7 @@ static int is_unchanged(struct ctxp_raw answer) {
 
 static int run(struct ctxp_client *client, struct ctxp_error *err) {
   struct ctxp_event start = {.kind = CTXP_KIND_session_start, .session = STR("example"), .session_start = {.product = STR("example")}};
-  struct ctxp_event result = {.kind = CTXP_KIND_tool_result, .session = STR("example"),
-                              .tool_result = {.toolCallId = STR("call-1"), .tool = STR("bash"), .text = STR("hello\n")}};
+  struct ctxp_event result = {.kind = CTXP_KIND_tool_result, .session = STR("example"), .tool_result = {.toolCallId = STR("call-1"), .tool = STR("bash"), .text = STR("hello\n")}};
   struct ctxp_event turn = {.kind = CTXP_KIND_turn_end, .session = STR("example"), .turn_end = {.turn = 1}};
   struct ctxp_event end = {.kind = CTXP_KIND_session_end, .session = STR("example")};
   struct ctxp_raw answer;
@@ -33,7 +32,10 @@ static int run(struct ctxp_client *client, struct ctxp_error *err) {
   if (ctxp_client_send(client, &start, 0, 0, err) < 0) return -1;
   int r = ctxp_client_ask(client, &result, ANSWER_MS, &answer, err);
   if (r < 0) return r;
-  printf("the window gets %s\n", r > 0 ? "the result: no answer came in time" : is_unchanged(answer) ? "the result as it is" : "what the answer says");
+  printf("the window gets %s\n",
+      r > 0                    ? "the result: no answer came in time" :
+          is_unchanged(answer) ? "the result as it is" :
+                                 "what the answer says");
   if (ctxp_client_send(client, &turn, 0, 0, err) < 0 || ctxp_client_send(client, &end, 0, 0, err) < 0) return -1;
   return ctxp_client_flush(client, 5000, err);
 }

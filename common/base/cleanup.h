@@ -13,5 +13,9 @@
   __extension__({ __auto_type _p = (pointer); __auto_type _v = *_p; *_p = NULL; _v; })
 
 static inline void ctxp_free_ptr(void *pointer) { free(*(void **)pointer); }
-static inline void ctxp_close_ptr(const int *fd) { if (*fd >= 0) close(*fd); }
-static inline void ctxp_fclose_ptr(FILE **file) { if (*file) fclose(*file); }
+static inline void ctxp_close_ptr(const int *fd) {
+  if (*fd >= 0) close(*fd);
+}
+static inline void ctxp_fclose_ptr(FILE **file) {
+  if (*file) fclose(*file);
+}

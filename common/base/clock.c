@@ -20,8 +20,8 @@ void ctxp_time_iso(uint64_t utc_ms, char ret_text[CTXP_ISO_SIZE]) {
   struct tm tm;
   gmtime_r(&seconds, &tm);
   snprintf(ret_text, CTXP_ISO_SIZE, "%04u-%02u-%02uT%02u:%02u:%02u.%03uZ", (unsigned)(tm.tm_year + 1900) % 10000u,
-           (unsigned)(tm.tm_mon + 1) % 100u, (unsigned)tm.tm_mday % 100u, (unsigned)tm.tm_hour % 100u, (unsigned)tm.tm_min % 100u,
-           (unsigned)tm.tm_sec % 100u, (unsigned)(utc_ms % 1000));
+      (unsigned)(tm.tm_mon + 1) % 100u, (unsigned)tm.tm_mday % 100u, (unsigned)tm.tm_hour % 100u, (unsigned)tm.tm_min % 100u,
+      (unsigned)tm.tm_sec % 100u, (unsigned)(utc_ms % 1000));
 }
 
 /* `digits` decimal digits at *pos, then the character `then` unless it is 0 */
@@ -70,13 +70,15 @@ int ctxp_time_parse(struct ctxp_str text, uint64_t *ret_utc_ms) {
   if (pos < text.len && text.ptr[pos] == '.') {
     unsigned scale = 100;
     size_t first = ++pos;
-    for (; pos < text.len && text.ptr[pos] >= '0' && text.ptr[pos] <= '9'; pos++, scale /= 10) ms += scale * (unsigned)(text.ptr[pos] - '0');
+    for (; pos < text.len && text.ptr[pos] >= '0' && text.ptr[pos] <= '9'; pos++, scale /= 10)
+      ms += scale * (unsigned)(text.ptr[pos] - '0');
     if (pos == first) return -EINVAL;
   }
   if (zone(text, &pos, &offset) < 0 || pos != text.len) return -EINVAL;
   static const unsigned days[] = {31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
   bool leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-  if (month < 1 || month > 12 || day < 1 || day > days[month - 1] - (month == 2 && !leap) || hour > 23 || minute > 59 || second > 60) return -EINVAL;
+  if (month < 1 || month > 12 || day < 1 || day > days[month - 1] - (month == 2 && !leap) || hour > 23 || minute > 59 || second > 60)
+    return -EINVAL;
   int64_t seconds = days_from_civil(year, month, day) * 86400 + (int64_t)hour * 3600 + (int64_t)minute * 60 + second - offset * 60;
   if (seconds < 0) return -EINVAL;
   *ret_utc_ms = (uint64_t)seconds * 1000 + ms;

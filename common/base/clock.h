@@ -3,8 +3,8 @@
 #include <stdint.h>
 #include "ctxpipe/event.h"
 
-uint64_t ctxp_clock_ms(void);           /* monotonic */
-uint64_t ctxp_clock_utc_ms(void);       /* since 1970 */
+uint64_t ctxp_clock_ms(void); /* monotonic */
+uint64_t ctxp_clock_utc_ms(void); /* since 1970 */
 #define CTXP_ISO_SIZE 32
 /* 2026-08-30T06:10:19.549Z; years 0000 to 9999, later ones are shown as 9999-12-31T23:59:59.999Z */
 void ctxp_time_iso(uint64_t utc_ms, char ret_text[CTXP_ISO_SIZE]);

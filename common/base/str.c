@@ -38,10 +38,13 @@ unsigned ctxp_utf8_sequence(const char *ptr, size_t len) {
   const unsigned char *p = (const unsigned char *)ptr;
   if (len == 0) return 0;
   if (p[0] < 0x80) return 1;
-  unsigned want = p[0] >= 0xf0 ? 4 : p[0] >= 0xe0 ? 3 : 2;
+  unsigned want = p[0] >= 0xf0 ? 4 : p[0] >= 0xe0 ? 3 :
+                                                    2;
   if (p[0] < 0xc2 || p[0] > 0xf4 || len < want) return 0;
-  unsigned char low = p[0] == 0xe0 ? 0xa0 : p[0] == 0xf0 ? 0x90 : 0x80;
-  unsigned char high = p[0] == 0xed ? 0x9f : p[0] == 0xf4 ? 0x8f : 0xbf;
+  unsigned char low = p[0] == 0xe0 ? 0xa0 : p[0] == 0xf0 ? 0x90 :
+                                                           0x80;
+  unsigned char high = p[0] == 0xed ? 0x9f : p[0] == 0xf4 ? 0x8f :
+                                                            0xbf;
   if (p[1] < low || p[1] > high) return 0;
   for (unsigned i = 2; i < want; i++)
     if ((p[i] & 0xc0) != 0x80) return 0;
@@ -112,7 +115,7 @@ struct ctxp_str ctxp_utf16_prefix(struct ctxp_str s, size_t units) {
 
 bool ctxp_js_space(uint32_t c) {
   return (c >= 9 && c <= 13) || c == ' ' || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 ||
-         c == 0x202f || c == 0x205f || c == 0x3000 || c == 0xfeff;
+      c == 0x202f || c == 0x205f || c == 0x3000 || c == 0xfeff;
 }
 
 struct ctxp_str ctxp_js_trim(struct ctxp_str s) {

@@ -6,7 +6,9 @@
 
 #define CTXP_STR(literal) ((struct ctxp_str){(literal), sizeof(literal) - 1})
 static inline struct ctxp_str ctxp_str(const char *text) { return (struct ctxp_str){text, text ? strlen(text) : 0}; }
-static inline bool ctxp_str_eq(struct ctxp_str a, struct ctxp_str b) { return a.len == b.len && (a.len == 0 || memcmp(a.ptr, b.ptr, a.len) == 0); }
+static inline bool ctxp_str_eq(struct ctxp_str a, struct ctxp_str b) {
+  return a.len == b.len && (a.len == 0 || memcmp(a.ptr, b.ptr, a.len) == 0);
+}
 static inline bool ctxp_str_is(struct ctxp_str a, const char *b) { return ctxp_str_eq(a, ctxp_str(b)); }
 static inline struct ctxp_raw ctxp_str_raw(struct ctxp_str s) { return (struct ctxp_raw){(const uint8_t *)s.ptr, s.len}; }
 int ctxp_str_cmp(struct ctxp_str a, struct ctxp_str b); /* by bytes, which is code point order in UTF-8 */

@@ -11,10 +11,12 @@
 #define CTXP_ANSWERS_VERSION 1
 #define CTXP_ANSWERS_HWM 4096
 
-enum ctxp_verdict_kind { CTXP_VERDICT_PASS, CTXP_VERDICT_WORKING, CTXP_VERDICT_ACTIONS };
+enum ctxp_verdict_kind { CTXP_VERDICT_PASS,
+  CTXP_VERDICT_WORKING,
+  CTXP_VERDICT_ACTIONS };
 struct ctxp_verdict {
   struct ctxp_str node; /* of the mechanism, in the topology */
-  uint64_t ask_seq;     /* the collector's number of the ask */
+  uint64_t ask_seq; /* the collector's number of the ask */
   enum ctxp_verdict_kind kind;
   struct ctxp_raw actions;
 };

@@ -22,7 +22,10 @@
 #define SILENCE_MAX_MS 30000u
 #define OUTCOME_LINGER_MS 200 /* at the end, for an outcome on its way */
 
-enum state { CONNECTING, GREETING, OPEN, DEAD };
+enum state { CONNECTING,
+  GREETING,
+  OPEN,
+  DEAD };
 
 struct ctxp_client {
   char *key, *agent, *product;
@@ -32,14 +35,17 @@ struct ctxp_client {
   void *context, *socket;
   enum state state;
   int dead_code;
-  struct ctxp_error dead;              /* why nothing can be sent any more */
-  struct ctxp_ingest_welcome welcome;  /* the last one; stream 0: none yet */
+  struct ctxp_error dead; /* why nothing can be sent any more */
+  struct ctxp_ingest_welcome welcome; /* the last one; stream 0: none yet */
   struct ctxp_queue queue;
-  uint64_t base, last;                 /* last number acknowledged, last one given */
-  uint64_t refused_upto;               /* a resent event is refused again: told once */
-  uint64_t nonce;                      /* of the last hello */
+  uint64_t base, last; /* last number acknowledged, last one given */
+  uint64_t refused_upto; /* a resent event is refused again: told once */
+  uint64_t nonce; /* of the last hello */
   uint64_t heard_ms, silence_ms;
-  struct { uint64_t seq; bool open, answered, refused; } ask;
+  struct {
+    uint64_t seq;
+    bool open, answered, refused;
+  } ask;
   struct ctxp_error ask_refused;
   struct ctxp_buf answer, frame;
   struct ctxp_ingest_outcome outcomes[CTXP_INGEST_OUTCOMES]; /* of the last answers */
@@ -59,7 +65,8 @@ static int check_options(const struct ctxp_client_options *o, struct ctxp_error 
   if (o->product && strlen(o->product) > CTXP_INGEST_KEY_MAX) return bad_option(err, "the product's name may have 200 bytes");
   if (!ctxp_utf8_valid(ctxp_str(o->key)) || !ctxp_utf8_valid(ctxp_str(o->agent)) || !ctxp_utf8_valid(ctxp_str(o->product)))
     return bad_option(err, "key, agent and product must be UTF-8");
-  if (!!o->server_key != !!o->public_key || !!o->server_key != !!o->secret_key) return bad_option(err, "encryption needs the server's key and the client's own two");
+  if (!!o->server_key != !!o->public_key || !!o->server_key != !!o->secret_key)
+    return bad_option(err, "encryption needs the server's key and the client's own two");
   return 0;
 }
 
@@ -67,9 +74,12 @@ static int set_int(void *socket, int option, int value) { return zmq_setsockopt(
 
 static int set_curve(void *socket, const struct ctxp_client_options *o, struct ctxp_error *err) {
   if (!o->server_key) return 0;
-  if (zmq_setsockopt(socket, ZMQ_CURVE_SERVERKEY, o->server_key, strlen(o->server_key)) < 0) return bad_option(err, "the server's key is not 40 characters of Z85");
-  if (zmq_setsockopt(socket, ZMQ_CURVE_PUBLICKEY, o->public_key, strlen(o->public_key)) < 0) return bad_option(err, "the public key is not 40 characters of Z85");
-  if (zmq_setsockopt(socket, ZMQ_CURVE_SECRETKEY, o->secret_key, strlen(o->secret_key)) < 0) return bad_option(err, "the secret key is not 40 characters of Z85");
+  if (zmq_setsockopt(socket, ZMQ_CURVE_SERVERKEY, o->server_key, strlen(o->server_key)) < 0)
+    return bad_option(err, "the server's key is not 40 characters of Z85");
+  if (zmq_setsockopt(socket, ZMQ_CURVE_PUBLICKEY, o->public_key, strlen(o->public_key)) < 0)
+    return bad_option(err, "the public key is not 40 characters of Z85");
+  if (zmq_setsockopt(socket, ZMQ_CURVE_SECRETKEY, o->secret_key, strlen(o->secret_key)) < 0)
+    return bad_option(err, "the secret key is not 40 characters of Z85");
   return 0;
 }
 
@@ -85,7 +95,8 @@ static int open_socket(struct ctxp_client *c, const struct ctxp_client_options *
     return ctxp_error_set(err, -errno, "client: socket options: %s", zmq_strerror(errno));
   int r = set_curve(c->socket, o, err);
   if (r < 0) return r;
-  if (zmq_connect(c->socket, o->endpoint) < 0) return ctxp_error_set(err, -errno, "client: cannot connect to %s: %s", o->endpoint, zmq_strerror(errno));
+  if (zmq_connect(c->socket, o->endpoint) < 0)
+    return ctxp_error_set(err, -errno, "client: cannot connect to %s: %s", o->endpoint, zmq_strerror(errno));
   return 0;
 }
 
@@ -150,7 +161,8 @@ static int send_frame(struct ctxp_client *c) {
 }
 
 static int say_hello(struct ctxp_client *c) {
-  struct ctxp_ingest_hello hello = {CTXP_STR("libctxpipe"), ctxp_str(c->key), ctxp_str(c->agent), ctxp_str(c->product), ++c->nonce, c->welcome.stream, c->base, {0}};
+  struct ctxp_ingest_hello hello = {
+      CTXP_STR("libctxpipe"), ctxp_str(c->key), ctxp_str(c->agent), ctxp_str(c->product), ++c->nonce, c->welcome.stream, c->base, {0}};
   unsigned n = c->outcome_count < CTXP_INGEST_OUTCOMES ? c->outcome_count : CTXP_INGEST_OUTCOMES;
   ctxp_buf_reset(&c->frame);
   ctxp_ingest_write_hello(&c->frame, &hello, c->outcomes, n);
@@ -239,7 +251,8 @@ static void on_welcome(struct ctxp_client *c, const struct ctxp_ingest_welcome *
   c->welcome = *w;
   if (first) {
     c->base = w->position;
-    while (c->queue.head < c->queue.tail && !c->queue.entries[c->queue.head].automatic && c->queue.entries[c->queue.head].seq <= w->position)
+    while (
+        c->queue.head < c->queue.tail && !c->queue.entries[c->queue.head].automatic && c->queue.entries[c->queue.head].seq <= w->position)
       c->acked += ctxp_queue_drop(&c->queue, c->queue.entries[c->queue.head].seq);
     c->last = ctxp_queue_renumber(&c->queue, w->position);
     if (c->ask.open) c->ask.seq = c->queue.entries[c->queue.tail - 1].seq; /* nothing is queued behind an ask that is waited for */
@@ -260,8 +273,8 @@ static void on_refused(struct ctxp_client *c, const struct ctxp_ingest_refused *
   c->refusals++;
   if (c->ask.open && r->seq == c->ask.seq) {
     c->ask.refused = true;
-    ctxp_error_set(&c->ask_refused, 0, "the collector refused the %.*s: %.*s %.*s", (int)r->kind.len, r->kind.ptr, (int)r->field.len, r->field.ptr,
-                   (int)r->reason.len, r->reason.ptr);
+    ctxp_error_set(&c->ask_refused, 0, "the collector refused the %.*s: %.*s %.*s", (int)r->kind.len, r->kind.ptr, (int)r->field.len,
+        r->field.ptr, (int)r->reason.len, r->reason.ptr);
   }
   if (c->refused) c->refused(c->data, r->seq, r->kind, r->field, r->reason);
 }
@@ -296,7 +309,10 @@ static int on_message(struct ctxp_client *c, struct ctxp_raw message) {
     if (c->state == OPEN && m.answer.instance == c->welcome.instance) on_answer(c, &m.answer);
     break;
   case CTXP_INGEST_SUPERSEDED: die(c, -ESTALE, "another client uses this key now", CTXP_STR("")); break;
-  case CTXP_INGEST_HELLO: case CTXP_INGEST_EVENTS: case CTXP_INGEST_OUTCOME: case CTXP_INGEST_OPS: break; /* a client's own */
+  case CTXP_INGEST_HELLO:
+  case CTXP_INGEST_EVENTS:
+  case CTXP_INGEST_OUTCOME:
+  case CTXP_INGEST_OPS: break; /* a client's own */
   }
   return 0;
 }
@@ -375,7 +391,10 @@ static int enqueue(struct ctxp_client *c, const struct ctxp_event *event, uint64
   if (limit > c->buffer_bytes) limit = c->buffer_bytes;
   uint64_t number = seq ? seq : c->last + 1;
   int r = ctxp_queue_add(&c->queue, &ev, number, seq == 0, limit);
-  if (r == -EMSGSIZE) return ctxp_error_set(err, r, "client '%s': the %s event is above the limit of %zu bytes; cut its text and give the full length in textUnits", c->key, ctxp_kind_info(ev.kind)->name, limit);
+  if (r == -EMSGSIZE)
+    return ctxp_error_set(err, r,
+        "client '%s': the %s event is above the limit of %zu bytes; cut its text and give the full length in textUnits", c->key,
+        ctxp_kind_info(ev.kind)->name, limit);
   if (r < 0) return ctxp_error_set(err, r, "client '%s': out of memory", c->key);
   c->last = number;
   c->sent++;
@@ -383,10 +402,13 @@ static int enqueue(struct ctxp_client *c, const struct ctxp_event *event, uint64
 }
 
 int ctxp_client_send(struct ctxp_client *c, const struct ctxp_event *event, uint64_t seq, int timeout_ms, struct ctxp_error *err) {
-  if (!sendable(event->kind)) return ctxp_error_set(err, -EINVAL, "client '%s': event %d is of no kind that an agent sends", c->key, (int)event->kind);
+  if (!sendable(event->kind))
+    return ctxp_error_set(err, -EINVAL, "client '%s': event %d is of no kind that an agent sends", c->key, (int)event->kind);
   if (c->state == DEAD) return ctxp_error_set(err, c->dead_code, "%s", c->dead.text);
   if (seq && c->welcome.stream && seq <= c->base) return 0; /* the collector has it */
-  if (seq && seq <= c->last) return ctxp_error_set(err, -EINVAL, "client '%s': number %llu is not above %llu", c->key, (unsigned long long)seq, (unsigned long long)c->last);
+  if (seq && seq <= c->last)
+    return ctxp_error_set(
+        err, -EINVAL, "client '%s': number %llu is not above %llu", c->key, (unsigned long long)seq, (unsigned long long)c->last);
   if (!has_room(c)) {
     int full = pump_until(c, has_room, timeout_ms, err);
     if (full != 0) return full;
@@ -399,10 +421,11 @@ int ctxp_client_send(struct ctxp_client *c, const struct ctxp_event *event, uint
 
 static bool asks(const struct ctxp_event *ev) {
   return (ev->kind == CTXP_KIND_tool_result && ctxp_has(&ev->tool_result, tool_result, ask) && ev->tool_result.ask) ||
-         (ev->kind == CTXP_KIND_context && ctxp_has(&ev->context, context, ask) && ev->context.ask);
+      (ev->kind == CTXP_KIND_context && ctxp_has(&ev->context, context, ask) && ev->context.ask);
 }
 
-int ctxp_client_ask(struct ctxp_client *c, const struct ctxp_event *event, int timeout_ms, struct ctxp_raw *ret_answer, struct ctxp_error *err) {
+int ctxp_client_ask(
+    struct ctxp_client *c, const struct ctxp_event *event, int timeout_ms, struct ctxp_raw *ret_answer, struct ctxp_error *err) {
   struct ctxp_event ev = *event;
   if (ev.kind == CTXP_KIND_tool_result) ctxp_set(&ev.tool_result, tool_result, ask, true);
   if (ev.kind == CTXP_KIND_context) ctxp_set(&ev.context, context, ask, true);
@@ -430,12 +453,14 @@ int ctxp_client_missed(struct ctxp_client *c, const char *reason, struct ctxp_er
   if (c->ask.seq == 0) return ctxp_error_set(err, -EINVAL, "client '%s': no answer has come that could have been missed", c->key);
   enum ctxp_outcome outcome = ctxp_outcome_parse(ctxp_str(reason));
   if (outcome == CTXP_OUTCOMES || outcome == CTXP_OUTCOME_APPLIED)
-    return ctxp_error_set(err, -EINVAL, "client '%s': an answer is missed by timeout, lost, superseded or refused, not by '%s'", c->key, reason);
+    return ctxp_error_set(
+        err, -EINVAL, "client '%s': an answer is missed by timeout, lost, superseded or refused, not by '%s'", c->key, reason);
   tell_outcome(c, c->ask.seq, outcome);
   return pump(c, 0, true, err);
 }
 
-int ctxp_client_rekey(struct ctxp_client *c, const char *key, const char *agent, const char *product, int timeout_ms, struct ctxp_error *err) {
+int ctxp_client_rekey(
+    struct ctxp_client *c, const char *key, const char *agent, const char *product, int timeout_ms, struct ctxp_error *err) {
   struct ctxp_client_options o = {.endpoint = "", .key = key, .agent = agent ? agent : c->agent, .product = product};
   int r = check_options(&o, err);
   if (r == 0) r = ctxp_client_flush(c, timeout_ms, err);

@@ -20,7 +20,8 @@ struct ctxp_queue {
 #define CTXP_QUEUE_ITEM_HEAD 15
 
 /* Appends an event, encoded; takes back what it added on failure. -EMSGSIZE: its body is above max_body_bytes. */
-int ctxp_queue_add(struct ctxp_queue *queue, const struct ctxp_event *event, uint64_t seq, bool automatic, size_t max_body_bytes) __attribute__((warn_unused_result));
+int ctxp_queue_add(struct ctxp_queue *queue, const struct ctxp_event *event, uint64_t seq, bool automatic, size_t max_body_bytes)
+    __attribute__((warn_unused_result));
 /* Drops the entries up to number `seq` from the front; returns how many. */
 size_t ctxp_queue_drop(struct ctxp_queue *queue, uint64_t seq);
 /* Gives the automatic ones the numbers from last + 1 on, above explicit ones; returns the last number. */

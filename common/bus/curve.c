@@ -57,15 +57,17 @@ static int read_secret(const char *path, char ret_key[CTXP_CURVE_KEY], struct ct
   if (fstat(fileno(file), &st) < 0) return ctxp_error_set(err, -errno, "%s: %s", path, strerror(errno));
   if (st.st_mode & 077) return ctxp_error_set(err, -EPERM, "%s: others can read this secret key; chmod 600 it", path);
   if (!next_key(file, &line, word)) return ctxp_error_set(err, -EINVAL, "%s: holds no key; the secret key is 40 characters of Z85", path);
-  if (decode_key(word, key) < 0) return ctxp_error_set(err, -EINVAL, "%s:%u: not a key; the secret key is 40 characters of Z85", path, line);
-  if (next_key(file, &line, more)) return ctxp_error_set(err, -EINVAL, "%s:%u: a second key; the file holds the secret key alone", path, line);
+  if (decode_key(word, key) < 0)
+    return ctxp_error_set(err, -EINVAL, "%s:%u: not a key; the secret key is 40 characters of Z85", path, line);
+  if (next_key(file, &line, more))
+    return ctxp_error_set(err, -EINVAL, "%s:%u: a second key; the file holds the secret key alone", path, line);
   memcpy(ret_key, word, CTXP_CURVE_KEY);
   return 0;
 }
 
 static int read_clients(const char *path, uint8_t (**ret_keys)[32], unsigned *ret_count, struct ctxp_error *err) {
   ctxp_auto_fclose FILE *file = NULL;
-  ctxp_auto_free uint8_t (*keys)[32] = NULL;
+  ctxp_auto_free uint8_t(*keys)[32] = NULL;
   char word[256];
   unsigned line = 0, count = 0, cap = 0;
   int r = open_file(path, &file, err);
@@ -78,7 +80,8 @@ static int read_clients(const char *path, uint8_t (**ret_keys)[32], unsigned *re
       if (!more) return ctxp_error_set(err, -ENOMEM, "%s: out of memory", path);
       keys = more;
     }
-    if (decode_key(word, keys[count]) < 0) return ctxp_error_set(err, -EINVAL, "%s:%u: not a key; a client's public key is 40 characters of Z85", path, line);
+    if (decode_key(word, keys[count]) < 0)
+      return ctxp_error_set(err, -EINVAL, "%s:%u: not a key; a client's public key is 40 characters of Z85", path, line);
     count++;
   }
   *ret_keys = ctxp_steal(&keys);
@@ -87,7 +90,7 @@ static int read_clients(const char *path, uint8_t (**ret_keys)[32], unsigned *re
 }
 
 int ctxp_curve_reload(struct ctxp_curve *curve, struct ctxp_error *err) {
-  uint8_t (*keys)[32];
+  uint8_t(*keys)[32];
   unsigned count;
   int r = read_clients(curve->clients_file, &keys, &count, err);
   if (r < 0) return r;
@@ -97,7 +100,8 @@ int ctxp_curve_reload(struct ctxp_curve *curve, struct ctxp_error *err) {
   return 0;
 }
 
-int ctxp_curve_new(void *zmq_context, const char *secret_file, const char *clients_file, struct ctxp_curve **ret_curve, struct ctxp_error *err) {
+int ctxp_curve_new(
+    void *zmq_context, const char *secret_file, const char *clients_file, struct ctxp_curve **ret_curve, struct ctxp_error *err) {
   if (!zmq_has("curve")) return ctxp_error_set(err, -ENOTSUP, "this libzmq was built without CURVE; endpoints beyond this machine need it");
   struct ctxp_curve *curve = calloc(1, sizeof(*curve));
   if (curve) curve->clients_file = strdup(clients_file);
@@ -106,7 +110,8 @@ int ctxp_curve_new(void *zmq_context, const char *secret_file, const char *clien
   if (r == 0) {
     int linger = 0;
     curve->socket = zmq_socket(zmq_context, ZMQ_ROUTER);
-    if (!curve->socket || zmq_setsockopt(curve->socket, ZMQ_LINGER, &linger, sizeof(linger)) < 0 || zmq_bind(curve->socket, "inproc://zeromq.zap.01") < 0)
+    if (!curve->socket || zmq_setsockopt(curve->socket, ZMQ_LINGER, &linger, sizeof(linger)) < 0 ||
+        zmq_bind(curve->socket, "inproc://zeromq.zap.01") < 0)
       r = ctxp_error_set(err, -errno, "no socket for the guard of encrypted connections: %s", zmq_strerror(errno));
   }
   if (r < 0) {
@@ -195,7 +200,7 @@ static bool judge(struct ctxp_curve *curve, struct request *q, struct ctxp_error
   if (whole) zmq_z85_encode(z85, zmq_msg_data(&q->frames[8]), 32);
   int len = q->count > 5 ? (int)zmq_msg_size(&q->frames[5]) : 0;
   ctxp_error_set(sentence, 0, "a connection from %.*s was refused: its key %s is not in %s", len < 200 ? len : 200,
-                 len ? (const char *)zmq_msg_data(&q->frames[5]) : "", z85, curve->clients_file);
+      len ? (const char *)zmq_msg_data(&q->frames[5]) : "", z85, curve->clients_file);
   return false;
 }
 

@@ -12,8 +12,8 @@
 struct ctxp_curve;
 
 /* Reads the files and opens the guard's socket; every fault is a sentence with file and line. */
-int ctxp_curve_new(void *zmq_context, const char *secret_file, const char *clients_file, struct ctxp_curve **ret_curve, struct ctxp_error *err)
-    __attribute__((warn_unused_result));
+int ctxp_curve_new(void *zmq_context, const char *secret_file, const char *clients_file, struct ctxp_curve **ret_curve,
+    struct ctxp_error *err) __attribute__((warn_unused_result));
 struct ctxp_curve *ctxp_curve_free(struct ctxp_curve *curve);
 /* Reads the clients file again; a fault leaves the list as it was. */
 int ctxp_curve_reload(struct ctxp_curve *curve, struct ctxp_error *err) __attribute__((warn_unused_result));

@@ -1,7 +1,8 @@
 #include <errno.h>
 #include "bus/ingest.h"
 
-static const char *const op_names[CTXP_INGEST_OPS] = {"hello", "events", "outcomes", "greet", "welcome", "ack", "refused", "answer", "superseded"};
+static const char *const op_names[CTXP_INGEST_OPS] = {
+    "hello", "events", "outcomes", "greet", "welcome", "ack", "refused", "answer", "superseded"};
 
 /* ---- reading ---- */
 static int take_u64(struct ctxp_cursor *c, uint64_t *ret) {
@@ -54,14 +55,16 @@ static int check_outcomes(struct ctxp_list list) {
 static int read_hello(struct ctxp_cursor *c, struct ctxp_ingest_hello *h, const char **reason) {
   struct ctxp_raw map = {c->at, (size_t)(c->end - c->at)};
   if (ctxp_pack_check(map) < 0 || ctxp_raw_type(map) != CTXP_PACK_MAP) return bad(reason, "hello must hold one map");
-  *h = (struct ctxp_ingest_hello){ctxp_map_str(map, "client"), ctxp_map_str(map, "key"), ctxp_map_str(map, "agent"), ctxp_map_str(map, "product"),
-                                  ctxp_map_u64(map, "nonce", 0), ctxp_map_u64(map, "stream", 0), ctxp_map_u64(map, "base", 0), {0}};
+  *h = (struct ctxp_ingest_hello){ctxp_map_str(map, "client"), ctxp_map_str(map, "key"), ctxp_map_str(map, "agent"),
+      ctxp_map_str(map, "product"), ctxp_map_u64(map, "nonce", 0), ctxp_map_u64(map, "stream", 0), ctxp_map_u64(map, "base", 0), {0}};
   if (h->key.len == 0 || h->key.len > CTXP_INGEST_KEY_MAX) return bad(reason, "hello: `key` must be a text of 1 to 200 bytes");
   if (h->agent.len == 0 || h->agent.len > CTXP_INGEST_KEY_MAX) return bad(reason, "hello: `agent` must be a text of 1 to 200 bytes");
-  if (h->product.len > CTXP_INGEST_KEY_MAX || h->client.len > CTXP_INGEST_KEY_MAX) return bad(reason, "hello: `product` and `client` may have 200 bytes");
+  if (h->product.len > CTXP_INGEST_KEY_MAX || h->client.len > CTXP_INGEST_KEY_MAX)
+    return bad(reason, "hello: `product` and `client` may have 200 bytes");
   struct ctxp_raw outcomes = ctxp_map_get(map, "outcomes");
   struct ctxp_cursor list = ctxp_cursor(outcomes);
-  if (outcomes.len && (take_list(&list, &h->outcomes) < 0 || check_outcomes(h->outcomes) < 0)) return bad(reason, "hello: `outcomes` must be pairs of a number and an outcome");
+  if (outcomes.len && (take_list(&list, &h->outcomes) < 0 || check_outcomes(h->outcomes) < 0))
+    return bad(reason, "hello: `outcomes` must be pairs of a number and an outcome");
   c->at = c->end;
   return 0;
 }
@@ -69,9 +72,9 @@ static int read_hello(struct ctxp_cursor *c, struct ctxp_ingest_hello *h, const 
 static int read_welcome(struct ctxp_cursor *c, struct ctxp_ingest_welcome *w, const char **reason) {
   struct ctxp_raw map = {c->at, (size_t)(c->end - c->at)};
   if (ctxp_pack_check(map) < 0 || ctxp_raw_type(map) != CTXP_PACK_MAP) return bad(reason, "welcome must hold one map");
-  *w = (struct ctxp_ingest_welcome){ctxp_map_u64(map, "nonce", 0), ctxp_map_u64(map, "stream", 0), ctxp_map_u64(map, "instance", 0), ctxp_map_u64(map, "position", 0),
-                                    ctxp_map_u64(map, "window", 0), ctxp_map_u64(map, "windowBytes", 0), ctxp_map_u64(map, "maxEventBytes", 0),
-                                    ctxp_map_u64(map, "longestAskMs", 0)};
+  *w = (struct ctxp_ingest_welcome){ctxp_map_u64(map, "nonce", 0), ctxp_map_u64(map, "stream", 0), ctxp_map_u64(map, "instance", 0),
+      ctxp_map_u64(map, "position", 0), ctxp_map_u64(map, "window", 0), ctxp_map_u64(map, "windowBytes", 0),
+      ctxp_map_u64(map, "maxEventBytes", 0), ctxp_map_u64(map, "longestAskMs", 0)};
   c->at = c->end;
   return w->stream && w->window && w->window_bytes && w->max_event_bytes ? 0 : bad(reason, "welcome lacks its stream or a limit");
 }
@@ -79,7 +82,8 @@ static int read_welcome(struct ctxp_cursor *c, struct ctxp_ingest_welcome *w, co
 static int read_refused(struct ctxp_cursor *c, struct ctxp_ingest_refused *r, const char **reason) {
   struct ctxp_raw map = {c->at, (size_t)(c->end - c->at)};
   if (ctxp_pack_check(map) < 0 || ctxp_raw_type(map) != CTXP_PACK_MAP) return bad(reason, "refused must hold one map");
-  *r = (struct ctxp_ingest_refused){ctxp_map_u64(map, "seq", 0), ctxp_map_str(map, "kind"), ctxp_map_str(map, "field"), ctxp_map_str(map, "reason")};
+  *r = (struct ctxp_ingest_refused){
+      ctxp_map_u64(map, "seq", 0), ctxp_map_str(map, "kind"), ctxp_map_str(map, "field"), ctxp_map_str(map, "reason")};
   c->at = c->end;
   return 0;
 }
@@ -96,11 +100,13 @@ static int read_arguments(struct ctxp_cursor *c, struct ctxp_ingest *ret, const 
   switch (ret->op) {
   case CTXP_INGEST_HELLO: return read_hello(c, &ret->hello, reason);
   case CTXP_INGEST_EVENTS:
-    if (take_u64(c, &ret->events.prev) < 0 || take_list(c, &ret->events.items) < 0) return bad(reason, "events must hold a number and an array");
+    if (take_u64(c, &ret->events.prev) < 0 || take_list(c, &ret->events.items) < 0)
+      return bad(reason, "events must hold a number and an array");
     c->at = c->end; /* what stands behind the last item shows when the items are read */
     return 0;
   case CTXP_INGEST_OUTCOME:
-    if (take_list(c, &ret->outcomes) < 0 || check_outcomes(ret->outcomes) < 0) return bad(reason, "outcomes must hold pairs of a number and an outcome");
+    if (take_list(c, &ret->outcomes) < 0 || check_outcomes(ret->outcomes) < 0)
+      return bad(reason, "outcomes must hold pairs of a number and an outcome");
     c->at = c->end;
     return 0;
   case CTXP_INGEST_WELCOME: return read_welcome(c, &ret->welcome, reason);
@@ -108,7 +114,9 @@ static int read_arguments(struct ctxp_cursor *c, struct ctxp_ingest *ret, const 
     return take_u64(c, &ret->ack.seq) < 0 || take_u64(c, &ret->ack.instance) < 0 ? bad(reason, "ack must hold two numbers") : 0;
   case CTXP_INGEST_REFUSED: return read_refused(c, &ret->refused, reason);
   case CTXP_INGEST_ANSWER: return read_answer(c, &ret->answer, reason);
-  case CTXP_INGEST_GREET: case CTXP_INGEST_SUPERSEDED: case CTXP_INGEST_OPS: return 0;
+  case CTXP_INGEST_GREET:
+  case CTXP_INGEST_SUPERSEDED:
+  case CTXP_INGEST_OPS: return 0;
   }
   return bad(reason, "unknown operation");
 }
@@ -126,12 +134,14 @@ int ctxp_ingest_decode(struct ctxp_raw message, struct ctxp_ingest *ret, const c
   struct ctxp_pack_value op;
   uint32_t count;
   uint64_t protocol;
-  if (message.len == 0 || ctxp_array_open(&c, &count) < 0 || count < 2 || take_u64(&c, &protocol) < 0) return bad(ret_reason, "a message must be an array of protocol, operation, arguments");
+  if (message.len == 0 || ctxp_array_open(&c, &count) < 0 || count < 2 || take_u64(&c, &protocol) < 0)
+    return bad(ret_reason, "a message must be an array of protocol, operation, arguments");
   if (protocol != CTXP_INGEST_PROTOCOL) {
     *ret_reason = "this version speaks protocol 1 of the ingest alone";
     return -EPROTO;
   }
-  if (ctxp_cursor_next(&c, &op) < 0 || op.type != CTXP_PACK_STR || parse_op(op.str, &ret->op) < 0) return bad(ret_reason, "unknown operation");
+  if (ctxp_cursor_next(&c, &op) < 0 || op.type != CTXP_PACK_STR || parse_op(op.str, &ret->op) < 0)
+    return bad(ret_reason, "unknown operation");
   if (count - 2 != arguments[ret->op]) return bad(ret_reason, "wrong number of arguments");
   int r = read_arguments(&c, ret, ret_reason);
   if (r < 0) return r;
@@ -180,7 +190,8 @@ static void put_outcome(struct ctxp_buf *out, const struct ctxp_ingest_outcome *
   ctxp_pack_cstr(out, outcome_names[outcome->outcome]);
 }
 
-void ctxp_ingest_write_hello(struct ctxp_buf *out, const struct ctxp_ingest_hello *hello, const struct ctxp_ingest_outcome *outcomes, unsigned count) {
+void ctxp_ingest_write_hello(
+    struct ctxp_buf *out, const struct ctxp_ingest_hello *hello, const struct ctxp_ingest_outcome *outcomes, unsigned count) {
   head(out, CTXP_INGEST_HELLO);
   ctxp_pack_map(out, 8);
   put_str(out, "client", hello->client);

@@ -3,12 +3,10 @@
  * A message is one ZeroMQ frame (behind the routing id on the collector's side), a MessagePack array [protocol, op, arguments...]:
  *
  *   client -> collector                                          collector -> client
- *   hello    {client, key, agent, product, nonce, stream, base, outcomes} greet                    "say hello": this connection is unknown here
- *   events   prev, [[seq, body], ...]                              welcome   {nonce, stream, instance, position, limits...}
- *   outcomes [[seq, outcome], ...]                                ack       seq, instance
- *                                                                  refused   {seq, kind, field, reason}
- *                                                                  answer    seq, instance, actions
- *                                                                  superseded
+ *   hello    {client, key, agent, product, nonce, stream, base, outcomes} greet                    "say hello": this connection is unknown
+ * here events   prev, [[seq, body], ...]                              welcome   {nonce, stream, instance, position, limits...} outcomes
+ * [[seq, outcome], ...]                                ack       seq, instance refused   {seq, kind, field, reason} answer    seq,
+ * instance, actions superseded
  *
  * A client is its key, not its connection: the newest connection that said hello has it, the one before is told `superseded`.
  * seq is the client's own numbering, rising, not always by one. `prev` is the number before the first of a message, so that a
@@ -16,28 +14,44 @@
  * and the client goes back there. `ack` is cumulative, follows the commit and is repeated on a timer. A body is a binary value that
  * holds an event's MessagePack map: a malformed one costs its own number and no neighbour.
  *
- * hello: `nonce` comes back in every welcome, which tells a client a late one from that of its last hello. `stream` and `base` are the stream id of the client's last welcome (0: none yet) and the last number that it was acknowledged; a collector
- * whose stream does not have as much begins there, as nobody else still has it. `instance` is drawn by each start of a collector: an
- * ack or an answer of an earlier one, late on a dead connection, is passed over. `outcomes` say what became of
- * answers: `applied`, or why not (timeout, lost, superseded, refused). `hello` has the last ones again, as the first message may have
- * been lost; an ask of which nothing is heard becomes an `answer_missed` event, as one that says so. An ask is named by its seq, in `answer` as in an `answer_missed` event that a client sends. */
+ * hello: `nonce` comes back in every welcome, which tells a client a late one from that of its last hello. `stream` and `base` are the
+ * stream id of the client's last welcome (0: none yet) and the last number that it was acknowledged; a collector whose stream does not have
+ * as much begins there, as nobody else still has it. `instance` is drawn by each start of a collector: an ack or an answer of an earlier
+ * one, late on a dead connection, is passed over. `outcomes` say what became of answers: `applied`, or why not (timeout, lost, superseded,
+ * refused). `hello` has the last ones again, as the first message may have been lost; an ask of which nothing is heard becomes an
+ * `answer_missed` event, as one that says so. An ask is named by its seq, in `answer` as in an `answer_missed` event that a client sends.
+ */
 #pragma once
 #include "base/buf.h"
 #include "codec/msgpack.h"
 
 #define CTXP_INGEST_PROTOCOL 1
-#define CTXP_INGEST_KEY_MAX 200      /* bytes of a key, an agent's name, a product */
-#define CTXP_INGEST_WINDOW 4096      /* events that a client may have unacknowledged in flight */
+#define CTXP_INGEST_KEY_MAX 200 /* bytes of a key, an agent's name, a product */
+#define CTXP_INGEST_WINDOW 4096 /* events that a client may have unacknowledged in flight */
 #define CTXP_INGEST_WINDOW_BYTES (4u << 20) /* and their bytes; one event above that may be alone */
 #define CTXP_INGEST_HWM (2 * CTXP_INGEST_WINDOW) /* above the window, or acks would be dropped and both sides wait */
-#define CTXP_INGEST_OUTCOMES 16      /* that hello repeats */
+#define CTXP_INGEST_OUTCOMES 16 /* that hello repeats */
 
 enum ctxp_ingest_op {
-  CTXP_INGEST_HELLO, CTXP_INGEST_EVENTS, CTXP_INGEST_OUTCOME,
-  CTXP_INGEST_GREET, CTXP_INGEST_WELCOME, CTXP_INGEST_ACK, CTXP_INGEST_REFUSED, CTXP_INGEST_ANSWER, CTXP_INGEST_SUPERSEDED,
+  CTXP_INGEST_HELLO,
+  CTXP_INGEST_EVENTS,
+  CTXP_INGEST_OUTCOME,
+  CTXP_INGEST_GREET,
+  CTXP_INGEST_WELCOME,
+  CTXP_INGEST_ACK,
+  CTXP_INGEST_REFUSED,
+  CTXP_INGEST_ANSWER,
+  CTXP_INGEST_SUPERSEDED,
   CTXP_INGEST_OPS
 };
-enum ctxp_outcome { CTXP_OUTCOME_APPLIED, CTXP_OUTCOME_TIMEOUT, CTXP_OUTCOME_LOST, CTXP_OUTCOME_SUPERSEDED, CTXP_OUTCOME_REFUSED, CTXP_OUTCOMES };
+enum ctxp_outcome {
+  CTXP_OUTCOME_APPLIED,
+  CTXP_OUTCOME_TIMEOUT,
+  CTXP_OUTCOME_LOST,
+  CTXP_OUTCOME_SUPERSEDED,
+  CTXP_OUTCOME_REFUSED,
+  CTXP_OUTCOMES
+};
 struct ctxp_ingest_outcome { /* of the answer to ask `seq` */
   uint64_t seq;
   enum ctxp_outcome outcome;
@@ -91,7 +105,8 @@ const char *ctxp_outcome_name(enum ctxp_outcome outcome);
 enum ctxp_outcome ctxp_outcome_parse(struct ctxp_str name);
 
 /* Writers append one message; failures stick in the buffer. */
-void ctxp_ingest_write_hello(struct ctxp_buf *out, const struct ctxp_ingest_hello *hello, const struct ctxp_ingest_outcome *outcomes, unsigned count);
+void ctxp_ingest_write_hello(
+    struct ctxp_buf *out, const struct ctxp_ingest_hello *hello, const struct ctxp_ingest_outcome *outcomes, unsigned count);
 /* head of an `events` message; `count` items must follow */
 void ctxp_ingest_write_events(struct ctxp_buf *out, uint64_t prev, uint32_t count);
 void ctxp_ingest_write_item(struct ctxp_buf *out, uint64_t seq, struct ctxp_raw body);

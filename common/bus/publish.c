@@ -261,7 +261,11 @@ static int fill_answer(
 
 static int serve(struct ctxp_publisher *p, zmq_msg_t *peer, const struct ctxp_wire_request *request, struct ctxp_error *err) {
   struct ctxp_buf header = {0}, body = {0};
-  struct ctxp_wire_answer answer = {.number = request->number, .stream = ctxp_stream_id(p->stream), .epoch = p->epoch, .first = ctxp_stream_first(p->stream), .head = ctxp_stream_head(p->stream)};
+  struct ctxp_wire_answer answer = {.number = request->number,
+      .stream = ctxp_stream_id(p->stream),
+      .epoch = p->epoch,
+      .first = ctxp_stream_first(p->stream),
+      .head = ctxp_stream_head(p->stream)};
   p->batch.count = 0;
   int r = fill_answer(p, request, &answer, err);
   if (r < 0) return r;

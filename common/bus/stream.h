@@ -66,7 +66,8 @@ struct ctxp_batch { /* owned by the caller; {0} at first */
   uint64_t upto_cause; /* cause of event `upto` */
 };
 void ctxp_batch_deinit(struct ctxp_batch *batch);
-/* Copies the events after `from`, to `to` at most, of these topics: at least one where there is one, at most max_count or about max_bytes. */
+/* Copies the events after `from`, to `to` at most, of these topics: at least one where there is one, at most max_count or about max_bytes.
+ */
 int ctxp_stream_read(struct ctxp_stream *stream, uint64_t from, uint64_t to, const struct ctxp_topics *topics, unsigned max_count,
     size_t max_bytes, struct ctxp_batch *batch, struct ctxp_error *err) __attribute__((warn_unused_result));
 

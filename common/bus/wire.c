@@ -243,7 +243,15 @@ int ctxp_wire_answer(
   if (numbers(&at, 8, n) < 0 || n[1] > CTXP_REPLAY_FAILED || ctxp_cursor_next(&at, &text) < 0 || text.type != CTXP_PACK_STR ||
       at.at != at.end)
     return bad(err, "replay");
-  *ret = (struct ctxp_wire_answer){.number = n[0], .status = (enum ctxp_replay_status)n[1], .stream = n[2], .epoch = n[3], .first = n[4], .upto = n[5], .watermark = n[6], .head = n[7], .text = text.str};
+  *ret = (struct ctxp_wire_answer){.number = n[0],
+      .status = (enum ctxp_replay_status)n[1],
+      .stream = n[2],
+      .epoch = n[3],
+      .first = n[4],
+      .upto = n[5],
+      .watermark = n[6],
+      .head = n[7],
+      .text = text.str};
   items->count = 0;
   r = rows(body, CTXP_TOPICS, 0, items, err);
   if (r == 0 && items->count && items->at[items->count - 1].seq > ret->upto) return bad(err, "replay");

@@ -77,15 +77,14 @@ static int refuse(struct ctxp_fault *fault, const char *field, const char *reaso
 }
 
 static const char *const type_said[] = {
-    [CTXP_TYPE_STR] = "a text in UTF-8", [CTXP_TYPE_U64] = "a whole number from 0", [CTXP_TYPE_I64] = "a whole number",
-    [CTXP_TYPE_BOOL] = "true or false", [CTXP_TYPE_TIME] = "a time", [CTXP_TYPE_NANO] = "a whole number of nano-dollars",
-    [CTXP_TYPE_ENUM] = "a known name", [CTXP_TYPE_REC] = "a map", [CTXP_TYPE_LIST] = "an array of maps",
-    [CTXP_TYPE_STRS] = "an array of texts", [CTXP_TYPE_RAW] = "a well-formed value"};
+    [CTXP_TYPE_STR] = "a text in UTF-8", [CTXP_TYPE_U64] = "a whole number from 0", [CTXP_TYPE_I64] = "a whole number", [CTXP_TYPE_BOOL] = "true or false", [CTXP_TYPE_TIME] = "a time", [CTXP_TYPE_NANO] = "a whole number of nano-dollars", [CTXP_TYPE_ENUM] = "a known name", [CTXP_TYPE_REC] = "a map", [CTXP_TYPE_LIST] = "an array of maps", [CTXP_TYPE_STRS] = "an array of texts", [CTXP_TYPE_RAW] = "a well-formed value"};
 
-static int decode_record(struct ctxp_raw raw, const struct ctxp_shape *shape, bool deep, void *out, unsigned *unknown, struct ctxp_fault *fault);
+static int decode_record(
+    struct ctxp_raw raw, const struct ctxp_shape *shape, bool deep, void *out, unsigned *unknown, struct ctxp_fault *fault);
 
 /* checks every element once, so that reading the list later cannot fail */
-static int decode_list(struct ctxp_raw raw, const struct ctxp_field *field, bool deep, struct ctxp_list *out, unsigned *unknown, struct ctxp_fault *fault) {
+static int decode_list(
+    struct ctxp_raw raw, const struct ctxp_field *field, bool deep, struct ctxp_list *out, unsigned *unknown, struct ctxp_fault *fault) {
   struct ctxp_cursor it = ctxp_cursor(raw);
   uint32_t left;
   if (ctxp_array_open(&it, &left) < 0) return -EBADMSG;
@@ -118,7 +117,8 @@ static int decode_number(const struct ctxp_pack_value *v, enum ctxp_type type, v
   return 0;
 }
 
-static int decode_field(struct ctxp_raw raw, const struct ctxp_field *field, bool deep, void *at, unsigned *unknown, struct ctxp_fault *fault) {
+static int decode_field(
+    struct ctxp_raw raw, const struct ctxp_field *field, bool deep, void *at, unsigned *unknown, struct ctxp_fault *fault) {
   struct ctxp_pack_value v;
   struct ctxp_cursor c = ctxp_cursor(raw);
   unsigned index;
@@ -129,7 +129,10 @@ static int decode_field(struct ctxp_raw raw, const struct ctxp_field *field, boo
     if (v.type != CTXP_PACK_STR) return -EBADMSG;
     *(struct ctxp_str *)at = v.str;
     return 0;
-  case CTXP_TYPE_U64: case CTXP_TYPE_I64: case CTXP_TYPE_TIME: case CTXP_TYPE_NANO: return decode_number(&v, field->type, at);
+  case CTXP_TYPE_U64:
+  case CTXP_TYPE_I64:
+  case CTXP_TYPE_TIME:
+  case CTXP_TYPE_NANO: return decode_number(&v, field->type, at);
   case CTXP_TYPE_BOOL:
     if (v.type != CTXP_PACK_BOOL) return -EBADMSG;
     *(bool *)at = v.b;
@@ -139,7 +142,8 @@ static int decode_field(struct ctxp_raw raw, const struct ctxp_field *field, boo
     memcpy(at, &index, sizeof(index));
     return 0;
   case CTXP_TYPE_REC: return decode_record(raw, field->shape, deep, at, unknown, fault);
-  case CTXP_TYPE_LIST: case CTXP_TYPE_STRS: return decode_list(raw, field, deep, at, unknown, fault);
+  case CTXP_TYPE_LIST:
+  case CTXP_TYPE_STRS: return decode_list(raw, field, deep, at, unknown, fault);
   case CTXP_TYPE_RAW: *(struct ctxp_raw *)at = raw; return 0;
   }
   return -EBADMSG;
@@ -189,7 +193,8 @@ static int check_required(const struct ctxp_shape *shape, const void *record, st
   return refuse(fault, shape->fields[__builtin_ctzll(missing)].name, "is required");
 }
 
-static int decode_record(struct ctxp_raw raw, const struct ctxp_shape *shape, bool deep, void *out, unsigned *unknown, struct ctxp_fault *fault) {
+static int decode_record(
+    struct ctxp_raw raw, const struct ctxp_shape *shape, bool deep, void *out, unsigned *unknown, struct ctxp_fault *fault) {
   struct ctxp_cursor it = ctxp_cursor(raw);
   struct filling filling = {shape, out, deep, 0};
   struct ctxp_str key;
@@ -227,8 +232,10 @@ static int set_common(struct ctxp_event *ev, struct ctxp_str key, struct ctxp_ra
   return 0;
 }
 
-/* Decodes as an event of that kind; deep: its lists too. 1: the map names another kind too, and it is not known yet (last) that this one is the last of them. */
-static int decode_as(struct ctxp_raw raw, struct ctxp_str kind, bool last, bool deep, struct ctxp_event *ret_event, unsigned *unknown, struct ctxp_fault *fault) {
+/* Decodes as an event of that kind; deep: its lists too. 1: the map names another kind too, and it is not known yet (last) that this one is
+ * the last of them. */
+static int decode_as(struct ctxp_raw raw, struct ctxp_str kind, bool last, bool deep, struct ctxp_event *ret_event, unsigned *unknown,
+    struct ctxp_fault *fault) {
   struct ctxp_cursor it = ctxp_cursor(raw);
   struct ctxp_str key;
   struct ctxp_raw value;
@@ -290,12 +297,15 @@ static void encode_field(const struct ctxp_field *field, const void *at, struct 
   const struct ctxp_list *list = at;
   switch (field->type) {
   case CTXP_TYPE_STR: ctxp_pack_str(out, *(const struct ctxp_str *)at); break;
-  case CTXP_TYPE_U64: case CTXP_TYPE_TIME: ctxp_pack_u64(out, *(const uint64_t *)at); break;
-  case CTXP_TYPE_I64: case CTXP_TYPE_NANO: ctxp_pack_i64(out, *(const int64_t *)at); break;
+  case CTXP_TYPE_U64:
+  case CTXP_TYPE_TIME: ctxp_pack_u64(out, *(const uint64_t *)at); break;
+  case CTXP_TYPE_I64:
+  case CTXP_TYPE_NANO: ctxp_pack_i64(out, *(const int64_t *)at); break;
   case CTXP_TYPE_BOOL: ctxp_pack_bool(out, *(const bool *)at); break;
   case CTXP_TYPE_ENUM: ctxp_pack_cstr(out, field->names->wire[*(const unsigned *)at]); break;
   case CTXP_TYPE_REC: encode_record(field->shape, at, out); break;
-  case CTXP_TYPE_LIST: case CTXP_TYPE_STRS:
+  case CTXP_TYPE_LIST:
+  case CTXP_TYPE_STRS:
     ctxp_pack_array(out, list->count);
     ctxp_buf_add(out, list->ptr, list->len);
     break;

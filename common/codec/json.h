@@ -5,8 +5,8 @@
 #include "ctxpipe/event.h"
 
 void ctxp_json_str(struct ctxp_buf *out, struct ctxp_str text); /* quoted; bytes that are not UTF-8 become U+FFFD */
-void ctxp_json_f64(struct ctxp_buf *out, double value);         /* as JavaScript; what is not finite: null */
-void ctxp_json_nano(struct ctxp_buf *out, int64_t nano);        /* nano-dollars as decimal dollars, no trailing zeros */
+void ctxp_json_f64(struct ctxp_buf *out, double value); /* as JavaScript; what is not finite: null */
+void ctxp_json_nano(struct ctxp_buf *out, int64_t nano); /* nano-dollars as decimal dollars, no trailing zeros */
 /* One MessagePack value. A key that ends in "Nano" loses that and its number becomes dollars; timestamps become ISO 8601. */
 int ctxp_json_from_raw(struct ctxp_raw raw, struct ctxp_buf *out) __attribute__((warn_unused_result));
 /* One event as a log line without newline: {"ts","kind", then: of agents' events the window and the fields; of derived ones the

@@ -169,7 +169,8 @@ static int write_value(struct ctxp_cursor *c, struct ctxp_buf *out, bool money, 
       ctxp_buf_printf(out, "%lld", (long long)v.i);
     return 0;
   case CTXP_PACK_F64: ctxp_json_f64(out, v.f); return 0;
-  case CTXP_PACK_STR: case CTXP_PACK_BIN: ctxp_json_str(out, v.str); return 0;
+  case CTXP_PACK_STR:
+  case CTXP_PACK_BIN: ctxp_json_str(out, v.str); return 0;
   case CTXP_PACK_ARRAY: return write_array(c, v.count, out, depth);
   case CTXP_PACK_MAP: return write_map(c, v.count, out, depth);
   case CTXP_PACK_EXT: write_ext(out, &v); return 0;
@@ -202,7 +203,8 @@ static int write_field(const struct ctxp_field *field, const void *at, struct ct
   case CTXP_TYPE_NANO: ctxp_json_nano(out, *(const int64_t *)at); return 0;
   case CTXP_TYPE_ENUM: ctxp_json_str(out, ctxp_str(field->names->wire[*(const unsigned *)at])); return 0;
   case CTXP_TYPE_REC: return write_record(field->shape, at, out);
-  case CTXP_TYPE_LIST: case CTXP_TYPE_STRS: return write_list(*(const struct ctxp_list *)at, field, out);
+  case CTXP_TYPE_LIST:
+  case CTXP_TYPE_STRS: return write_list(*(const struct ctxp_list *)at, field, out);
   case CTXP_TYPE_RAW: c = ctxp_cursor(*(const struct ctxp_raw *)at); return write_value(&c, out, false, 0);
   }
   return -EBADMSG;

@@ -19,8 +19,12 @@ void ctxp_pack_str(struct ctxp_buf *buf, struct ctxp_str text) {
     buf->failed = true;
     return;
   }
-  unsigned bytes = text.len < 32 ? 0 : text.len < 256 ? 1 : text.len < 65536 ? 2 : 4;
-  at[0] = bytes == 0 ? (uint8_t)(0xa0 | text.len) : bytes == 1 ? 0xd9 : bytes == 2 ? 0xda : 0xdb;
+  unsigned bytes = text.len < 32 ? 0 : text.len < 256 ? 1 :
+      text.len < 65536                                ? 2 :
+                                                        4;
+  at[0] = bytes == 0 ? (uint8_t)(0xa0 | text.len) : bytes == 1 ? 0xd9 :
+      bytes == 2                                               ? 0xda :
+                                                                 0xdb;
   for (unsigned i = 0; i < bytes; i++) at[1 + i] = (uint8_t)(text.len >> (8 * (bytes - 1 - i)));
   if (text.len) memcpy(at + 1 + bytes, text.ptr, text.len);
   buf->len += 1 + bytes + text.len;
@@ -119,21 +123,44 @@ static int wide(struct ctxp_cursor *c, uint8_t head, struct ctxp_pack_value *ret
   uint64_t value = big_endian(c->at, width);
   c->at += width;
   switch (head) {
-  case 0xc4: case 0xc5: case 0xc6: ret->type = CTXP_PACK_BIN; return take_bytes(c, value, ret);
-  case 0xc7: case 0xc8: case 0xc9:
+  case 0xc4:
+  case 0xc5:
+  case 0xc6: ret->type = CTXP_PACK_BIN; return take_bytes(c, value, ret);
+  case 0xc7:
+  case 0xc8:
+  case 0xc9:
     ret->type = CTXP_PACK_EXT;
     if (c->at == c->end) return -EBADMSG;
     ret->ext = (int8_t)*c->at++;
     return take_bytes(c, value, ret);
-  case 0xca: case 0xcb: ret->type = CTXP_PACK_F64; ret->f = bits_f64(value, width); return 0;
-  case 0xcc: case 0xcd: case 0xce: case 0xcf: ret->type = CTXP_PACK_U64; ret->u = value; return 0;
-  case 0xd0: case 0xd1: case 0xd2: case 0xd3:
-    ret->i = width == 1 ? (int8_t)value : width == 2 ? (int16_t)value : width == 4 ? (int32_t)value : (int64_t)value;
+  case 0xca:
+  case 0xcb:
+    ret->type = CTXP_PACK_F64;
+    ret->f = bits_f64(value, width);
+    return 0;
+  case 0xcc:
+  case 0xcd:
+  case 0xce:
+  case 0xcf:
+    ret->type = CTXP_PACK_U64;
+    ret->u = value;
+    return 0;
+  case 0xd0:
+  case 0xd1:
+  case 0xd2:
+  case 0xd3:
+    ret->i = width == 1 ? (int8_t)value : width == 2 ? (int16_t)value :
+        width == 4                                   ? (int32_t)value :
+                                                       (int64_t)value;
     ret->type = ret->i < 0 ? CTXP_PACK_I64 : CTXP_PACK_U64;
     return 0;
-  case 0xd9: case 0xda: case 0xdb: ret->type = CTXP_PACK_STR; return take_bytes(c, value, ret);
-  case 0xdc: case 0xdd: ret->type = CTXP_PACK_ARRAY; return take_count(c, value, 1, ret);
-  case 0xde: case 0xdf: ret->type = CTXP_PACK_MAP; return take_count(c, value, 2, ret);
+  case 0xd9:
+  case 0xda:
+  case 0xdb: ret->type = CTXP_PACK_STR; return take_bytes(c, value, ret);
+  case 0xdc:
+  case 0xdd: ret->type = CTXP_PACK_ARRAY; return take_count(c, value, 1, ret);
+  case 0xde:
+  case 0xdf: ret->type = CTXP_PACK_MAP; return take_count(c, value, 2, ret);
   default: return -EBADMSG;
   }
 }
@@ -160,7 +187,10 @@ int ctxp_cursor_next(struct ctxp_cursor *c, struct ctxp_pack_value *ret) {
 
 /* One pass over a value with a stack of what is left at each level. checked: texts are UTF-8, keys of maps are texts. */
 static int walk(struct ctxp_cursor *c, bool checked) {
-  struct level { uint64_t left; bool map; } stack[CTXP_DEPTH_MAX + 1];
+  struct level {
+    uint64_t left;
+    bool map;
+  } stack[CTXP_DEPTH_MAX + 1];
   unsigned depth = 0;
   stack[0] = (struct level){1, false};
   for (;;) {
@@ -197,7 +227,8 @@ int ctxp_cursor_skip(struct ctxp_cursor *cursor, struct ctxp_raw *ret) {
 int ctxp_pack_check(struct ctxp_raw raw) {
   struct ctxp_cursor c = ctxp_cursor(raw);
   int r = walk(&c, true);
-  return r < 0 ? r : c.at == c.end ? 0 : -EBADMSG;
+  return r < 0 ? r : c.at == c.end ? 0 :
+                                     -EBADMSG;
 }
 
 static int open_container(struct ctxp_cursor *it, enum ctxp_pack_type type, uint32_t *ret_count) {
@@ -258,7 +289,9 @@ struct ctxp_str ctxp_raw_str(struct ctxp_raw raw) {
   return head_of(raw, &v) && v.type == CTXP_PACK_STR ? v.str : (struct ctxp_str){0};
 }
 
-struct ctxp_str ctxp_map_str(struct ctxp_raw map, const char *key) { return ctxp_raw_str(ctxp_map_get(map, key)); }
+struct ctxp_str ctxp_map_str(struct ctxp_raw map, const char *key) {
+  return ctxp_raw_str(ctxp_map_get(map, key));
+}
 
 uint64_t ctxp_map_u64(struct ctxp_raw map, const char *key, uint64_t missing) {
   struct ctxp_pack_value v;

@@ -25,14 +25,22 @@ void ctxp_pack_bin(struct ctxp_buf *buf, struct ctxp_raw bytes);
 void ctxp_pack_time(struct ctxp_buf *buf, uint64_t utc_ms); /* the timestamp extension; ISO 8601 in JSON */
 void ctxp_pack_raw(struct ctxp_buf *buf, struct ctxp_raw value); /* an encoded value as it is; absent: nil */
 /* a map or an array whose count is known only at its end: reserve, fill, then set it */
-size_t ctxp_pack_map_open(struct ctxp_buf *buf);   /* returns a mark */
+size_t ctxp_pack_map_open(struct ctxp_buf *buf); /* returns a mark */
 size_t ctxp_pack_array_open(struct ctxp_buf *buf);
 void ctxp_pack_close(struct ctxp_buf *buf, size_t mark, uint32_t count);
 
 /* ---- reading ---- */
 enum ctxp_pack_type {
-  CTXP_PACK_NIL, CTXP_PACK_BOOL, CTXP_PACK_U64, CTXP_PACK_I64 /* negative */, CTXP_PACK_F64, CTXP_PACK_STR, CTXP_PACK_BIN,
-  CTXP_PACK_ARRAY, CTXP_PACK_MAP, CTXP_PACK_EXT
+  CTXP_PACK_NIL,
+  CTXP_PACK_BOOL,
+  CTXP_PACK_U64,
+  CTXP_PACK_I64 /* negative */,
+  CTXP_PACK_F64,
+  CTXP_PACK_STR,
+  CTXP_PACK_BIN,
+  CTXP_PACK_ARRAY,
+  CTXP_PACK_MAP,
+  CTXP_PACK_EXT
 };
 struct ctxp_pack_value {
   enum ctxp_pack_type type;
@@ -49,7 +57,9 @@ struct ctxp_pack_value {
 struct ctxp_cursor {
   const uint8_t *at, *end;
 };
-static inline struct ctxp_cursor ctxp_cursor(struct ctxp_raw raw) { return (struct ctxp_cursor){raw.ptr, raw.len ? raw.ptr + raw.len : raw.ptr}; }
+static inline struct ctxp_cursor ctxp_cursor(struct ctxp_raw raw) {
+  return (struct ctxp_cursor){raw.ptr, raw.len ? raw.ptr + raw.len : raw.ptr};
+}
 /* Reads the head of the next value, and the bytes of a text. A count that the remaining bytes cannot hold is -EBADMSG. */
 int ctxp_cursor_next(struct ctxp_cursor *cursor, struct ctxp_pack_value *ret) __attribute__((warn_unused_result));
 /* Passes over one whole value and returns its bytes. -EBADMSG: cut off, malformed, or deeper than CTXP_DEPTH_MAX. */

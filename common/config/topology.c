@@ -14,7 +14,8 @@
 #define PRICE_FILES_MAX 16
 
 struct numbers {
-  uint64_t max_bytes, retain_hours, drain_s, max_hold_s, commit_batch, commit_interval_ms, commit_linger_ms, max_event_bytes, client_days, answer_grace_ms;
+  uint64_t max_bytes, retain_hours, drain_s, max_hold_s, commit_batch, commit_interval_ms, commit_linger_ms, max_event_bytes, client_days,
+      answer_grace_ms;
   int durability, when_full; /* power, process; wait, drop */
 };
 static const char *const durabilities[] = {"power", "process", NULL}, *const fulls[] = {"wait", "drop", NULL};
@@ -41,7 +42,8 @@ const struct ctxp_option ctxp_topology_options[] = {
 #undef CHOICE
 
 static const char *const top_keys[] = {"version", "run_dir", "state_dir", "nodes", "prices", "max_bytes", "retain_hours", "durability",
-    "when_full", "commit_batch", "commit_interval_ms", "commit_linger_ms", "max_event_bytes", "client_days", "answer_grace_ms", "max_hold_s", "drain_s", NULL};
+    "when_full", "commit_batch", "commit_interval_ms", "commit_linger_ms", "max_event_bytes", "client_days", "answer_grace_ms",
+    "max_hold_s", "drain_s", NULL};
 static const char *const node_keys[] = {"daemon", "subscribe", "from", "options", "ingest", "curve", NULL};
 
 bool ctxp_reading_push(struct ctxp_reading *r, char ***list, char *text) {

@@ -19,7 +19,8 @@ struct ctxp_node_config {
 
 struct ctxp_config { /* `struct ctxp_topology` is the event of that name */
   char *file, *run_dir, *state_dir; /* absolute */
-  uint64_t max_bytes, retain_hours, drain_s, max_hold_s, commit_batch, commit_interval_ms, commit_linger_ms, max_event_bytes, client_days, answer_grace_ms;
+  uint64_t max_bytes, retain_hours, drain_s, max_hold_s, commit_batch, commit_interval_ms, commit_linger_ms, max_event_bytes, client_days,
+      answer_grace_ms;
   bool durability_power, when_full_drop;
   struct ctxp_node_config *nodes; /* in the order of the file */
   unsigned node_count;
@@ -48,6 +49,7 @@ const struct ctxp_node_config *ctxp_topology_node(const struct ctxp_config *conf
 void ctxp_topology_endpoint(const struct ctxp_config *config, const char *node, const char *which, struct ctxp_buf *out);
 
 /* Fills a stage's options struct from a map of options (NULL values: defaults); texts are owned by `arena`, which must live as long.
- * On success the arena's former content is given up; on a fault (-EINVAL: unknown, missing, ill-typed, out of range) struct and arena stay as they were. */
+ * On success the arena's former content is given up; on a fault (-EINVAL: unknown, missing, ill-typed, out of range) struct and arena stay
+ * as they were. */
 int ctxp_options_fill(const struct ctxp_option *table, struct ctxp_raw options, void *ret_struct, struct ctxp_buf *arena,
     struct ctxp_error *err) __attribute__((warn_unused_result));

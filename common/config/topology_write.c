@@ -62,8 +62,8 @@ static void numbers(struct ctxp_buf *out, const struct ctxp_config *t) {
     const char *name;
     uint64_t value;
   } rows[] = {{"max_bytes", t->max_bytes}, {"retain_hours", t->retain_hours}, {"commit_batch", t->commit_batch},
-      {"commit_interval_ms", t->commit_interval_ms}, {"commit_linger_ms", t->commit_linger_ms}, {"max_event_bytes", t->max_event_bytes}, {"client_days", t->client_days},
-      {"answer_grace_ms", t->answer_grace_ms}, {"max_hold_s", t->max_hold_s}, {"drain_s", t->drain_s}};
+      {"commit_interval_ms", t->commit_interval_ms}, {"commit_linger_ms", t->commit_linger_ms}, {"max_event_bytes", t->max_event_bytes},
+      {"client_days", t->client_days}, {"answer_grace_ms", t->answer_grace_ms}, {"max_hold_s", t->max_hold_s}, {"drain_s", t->drain_s}};
   for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) ctxp_buf_printf(out, "%s: %" PRIu64 "\n", rows[i].name, rows[i].value);
   ctxp_buf_printf(out, "durability: %s\nwhen_full: %s\n", t->durability_power ? "power" : "process", t->when_full_drop ? "drop" : "wait");
 }

@@ -180,9 +180,10 @@ static int too_deep(struct reader *r, const yaml_event_t *event) {
 }
 
 static int read_value(struct reader *r, yaml_event_t *event, unsigned depth, struct ctxp_yaml **ret_value) {
-  enum ctxp_yaml_type type = event->type == YAML_SCALAR_EVENT ? CTXP_YAML_SCALAR : event->type == YAML_SEQUENCE_START_EVENT ? CTXP_YAML_SEQUENCE :
-      event->type == YAML_MAPPING_START_EVENT                                                                               ? CTXP_YAML_MAPPING :
-                                                                                                                              CTXP_YAML_BAD;
+  enum ctxp_yaml_type type = event->type == YAML_SCALAR_EVENT ? CTXP_YAML_SCALAR :
+      event->type == YAML_SEQUENCE_START_EVENT                ? CTXP_YAML_SEQUENCE :
+      event->type == YAML_MAPPING_START_EVENT                 ? CTXP_YAML_MAPPING :
+                                                                CTXP_YAML_BAD;
   int err = new_value(r, event, type, ret_value);
   if (err < 0) return err;
   if (type == CTXP_YAML_SCALAR) return read_scalar(r, event, *ret_value);

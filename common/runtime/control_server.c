@@ -88,7 +88,9 @@ static void handle(struct ctxp_control_server *s, zmq_msg_t frames[3]) {
   struct ctxp_raw request = {zmq_msg_data(&frames[2]), zmq_msg_size(&frames[2])};
   struct ctxp_error err = {""};
   ctxp_buf_reset(&s->data_buf);
-  int r = ctxp_pack_check(request) == 0 && ctxp_raw_type(request) == CTXP_PACK_MAP ? s->handler(s->data, request, &s->data_buf, &err) : ctxp_error_set(&err, -EBADMSG, "a control request must be one MessagePack map");
+  int r = ctxp_pack_check(request) == 0 && ctxp_raw_type(request) == CTXP_PACK_MAP ?
+      s->handler(s->data, request, &s->data_buf, &err) :
+      ctxp_error_set(&err, -EBADMSG, "a control request must be one MessagePack map");
   if (r == 0 && ctxp_buf_error(&s->data_buf) < 0) r = ctxp_error_set(&err, -ENOMEM, "out of memory for the reply");
   if (r == 1 && keep_waiter(s, &frames[0], &frames[1], ctxp_map_u64(request, "cause", 0))) return;
   if (r == 1) r = ctxp_error_set(&err, -EBUSY, "%d requests wait already", WAITERS);

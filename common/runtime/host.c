@@ -26,14 +26,21 @@ struct ctxp_stage {
 /* what the interface leaves to the stage's author, checked once so that no call through the vtable can be into nothing */
 static int check_ops(const struct ctxp_stage_ops *ops, struct ctxp_error *err) {
   if (ops->api != CTXP_STAGE_API)
-    return ctxp_error_set(err, -EINVAL, "stage '%s' was built for version %u of the stage interface, this is version %d", ops->name, ops->api, CTXP_STAGE_API);
-  const char *missing = !ops->name ? "name" : !ops->summary ? "summary" : !ops->open ? "open" : !ops->event ? "event" : !ops->save ? "save" : !ops->close ? "close" : NULL;
+    return ctxp_error_set(err, -EINVAL, "stage '%s' was built for version %u of the stage interface, this is version %d", ops->name,
+        ops->api, CTXP_STAGE_API);
+  const char *missing = !ops->name ? "name" :
+      !ops->summary                ? "summary" :
+      !ops->open                   ? "open" :
+      !ops->event                  ? "event" :
+      !ops->save                   ? "save" :
+      !ops->close                  ? "close" :
+                                     NULL;
   if (missing) return ctxp_error_set(err, -EINVAL, "stage '%s' lacks its '%s'", ops->name ? ops->name : "?", missing);
   return 0;
 }
 
-int ctxp_stage_new(const struct ctxp_stage_ops *ops, const char *node, struct ctxp_raw options, const struct ctxp_host_ops *host, void *data,
-                   struct ctxp_stage **ret_stage, struct ctxp_error *err) {
+int ctxp_stage_new(const struct ctxp_stage_ops *ops, const char *node, struct ctxp_raw options, const struct ctxp_host_ops *host,
+    void *data, struct ctxp_stage **ret_stage, struct ctxp_error *err) {
   int r = check_ops(ops, err);
   if (r < 0) return r;
   struct ctxp_stage *stage = calloc(1, sizeof(*stage));
@@ -42,8 +49,9 @@ int ctxp_stage_new(const struct ctxp_stage_ops *ops, const char *node, struct ct
   stage->node = ctxp_str_dup(ctxp_str(node));
   stage->state = calloc(1, ops->state_size ? ops->state_size : 1);
   stage->options = calloc(1, ops->options_size ? ops->options_size : 1);
-  r = !stage->node || !stage->state || !stage->options ? ctxp_error_set(err, -ENOMEM, "out of memory for node '%s'", node)
-                                                       : ctxp_options_fill(ops->options, options, stage->options, &stage->option_texts, err);
+  r = !stage->node || !stage->state || !stage->options ?
+      ctxp_error_set(err, -ENOMEM, "out of memory for node '%s'", node) :
+      ctxp_options_fill(ops->options, options, stage->options, &stage->option_texts, err);
   if (r < 0) {
     ctxp_stage_free(stage);
     return r;
@@ -56,7 +64,6 @@ int ctxp_stage_open(struct ctxp_stage *stage, struct ctxp_error *err) {
   stage->opened = true; /* close takes half-opened state too */
   return stage->ops->open(stage, err);
 }
-
 
 /* the entry of this node: a mechanism's, or the fold's */
 static bool entry_of(const struct ctxp_stage *stage, const struct ctxp_topology *topology, struct ctxp_derivation *ret) {
@@ -144,9 +151,13 @@ int ctxp_stage_answer(struct ctxp_stage *stage, struct ctxp_raw actions) {
   return stage->in_hand ? stage->host->answer(stage->data, stage->in_hand->seq, actions) : -EINVAL;
 }
 
-int ctxp_stage_put(struct ctxp_stage *stage, struct ctxp_raw key, struct ctxp_raw value) { return stage->host->put(stage->data, key, value); }
+int ctxp_stage_put(struct ctxp_stage *stage, struct ctxp_raw key, struct ctxp_raw value) {
+  return stage->host->put(stage->data, key, value);
+}
 int ctxp_stage_del(struct ctxp_stage *stage, struct ctxp_raw key) { return stage->host->del(stage->data, key); }
-int ctxp_stage_get(struct ctxp_stage *stage, struct ctxp_raw key, struct ctxp_raw *ret_value) { return stage->host->get(stage->data, key, ret_value); }
+int ctxp_stage_get(struct ctxp_stage *stage, struct ctxp_raw key, struct ctxp_raw *ret_value) {
+  return stage->host->get(stage->data, key, ret_value);
+}
 int ctxp_stage_each(struct ctxp_stage *stage, struct ctxp_raw prefix, int (*visit)(void *, struct ctxp_raw, struct ctxp_raw), void *data) {
   return stage->host->each(stage->data, prefix, visit, data);
 }

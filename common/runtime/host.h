@@ -14,8 +14,8 @@ struct ctxp_host_ops { /* data: the host's own */
 };
 
 /* Checks the operations (api, required slots), allocates state and options. options: a MessagePack map, {0}: defaults. */
-int ctxp_stage_new(const struct ctxp_stage_ops *ops, const char *node, struct ctxp_raw options, const struct ctxp_host_ops *host, void *data,
-                   struct ctxp_stage **ret_stage, struct ctxp_error *err) __attribute__((warn_unused_result));
+int ctxp_stage_new(const struct ctxp_stage_ops *ops, const char *node, struct ctxp_raw options, const struct ctxp_host_ops *host,
+    void *data, struct ctxp_stage **ret_stage, struct ctxp_error *err) __attribute__((warn_unused_result));
 int ctxp_stage_open(struct ctxp_stage *stage, struct ctxp_error *err) __attribute__((warn_unused_result));
 /* Takes options and prices from a `topology` event without delivering it: the one in force at the checkpoint, before open. */
 int ctxp_stage_configure(struct ctxp_stage *stage, const struct ctxp_event *topology) __attribute__((warn_unused_result));
@@ -23,6 +23,7 @@ int ctxp_stage_configure(struct ctxp_stage *stage, const struct ctxp_event *topo
  * the stage if it consumes that kind. */
 int ctxp_stage_deliver(struct ctxp_stage *stage, const struct ctxp_event *event) __attribute__((warn_unused_result));
 int ctxp_stage_save(struct ctxp_stage *stage) __attribute__((warn_unused_result));
-int ctxp_stage_query(struct ctxp_stage *stage, struct ctxp_raw query, struct ctxp_buf *reply, struct ctxp_error *err) __attribute__((warn_unused_result));
+int ctxp_stage_query(struct ctxp_stage *stage, struct ctxp_raw query, struct ctxp_buf *reply, struct ctxp_error *err)
+    __attribute__((warn_unused_result));
 const struct ctxp_stage_ops *ctxp_stage_ops(const struct ctxp_stage *stage);
 struct ctxp_stage *ctxp_stage_free(struct ctxp_stage *stage); /* closes it */

@@ -305,7 +305,8 @@ static bool commit_due(struct ctxp_node *node, uint64_t now_ms, bool more) {
   uint64_t pending = node->stream ? ctxp_stream_pending(node->stream) : 0;
   if (node->hurry || node->pending_bytes >= COMMIT_BYTES || pending >= node->config->commit_batch) return true;
   if (!more) return !lingers(node, now_ms);
-  uint64_t longest = node->config->commit_interval_ms > node->config->commit_linger_ms ? node->config->commit_interval_ms : node->config->commit_linger_ms;
+  uint64_t longest =
+      node->config->commit_interval_ms > node->config->commit_linger_ms ? node->config->commit_interval_ms : node->config->commit_linger_ms;
   return pending && now_ms >= node->pending_since_ms + longest;
 }
 

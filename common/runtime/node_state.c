@@ -326,7 +326,10 @@ int ctxp_node_retain(struct ctxp_node *node, uint64_t now_ms, bool *ret_more) {
   if (!node->stream || now_ms < node->retain_ms || ctxp_store_open_txn(node->store)) return 0;
   uint64_t done = node->publisher ? ctxp_publisher_done(node->publisher) : ctxp_stream_head(node->stream);
   uint64_t own = node->redo_next <= node->redo_last ? node->redo_next - 1 : ctxp_stream_head(node->stream);
-  struct ctxp_retention rule = {.done = done < own ? done : own, .retain_ms = node->config->retain_hours * HOUR_MS, .utc_ms = ctxp_clock_utc_ms(), .drop = node->config->when_full_drop};
+  struct ctxp_retention rule = {.done = done < own ? done : own,
+      .retain_ms = node->config->retain_hours * HOUR_MS,
+      .utc_ms = ctxp_clock_utc_ms(),
+      .drop = node->config->when_full_drop};
   int r = ctxp_stream_retain(node->stream, &rule, ret_more, &node->error);
   bool tight = ctxp_stream_bytes(node->stream) > node->config->max_bytes / 2;
   node->retain_ms = *ret_more ? now_ms : now_ms + (tight ? RETAIN_TIGHT_MS : RETAIN_MS);

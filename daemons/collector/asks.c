@@ -28,7 +28,8 @@ int ctxp_asks_configure(struct ctxp_asks *asks, const struct ctxp_config *config
   for (unsigned i = 0; i < config->node_count; i++) {
     const struct ctxp_node_config *node = &config->nodes[i];
     if (node->ops->role != CTXP_ROLE_MECHANISM_NODE || !subscribes(node, collector)) continue;
-    if (asks->asker_count == CTXP_MECHANISMS_MAX) return ctxp_error_set(err, -E2BIG, "node '%s': a collector answers for at most %d mechanisms", node->name, CTXP_MECHANISMS_MAX);
+    if (asks->asker_count == CTXP_MECHANISMS_MAX)
+      return ctxp_error_set(err, -E2BIG, "node '%s': a collector answers for at most %d mechanisms", node->name, CTXP_MECHANISMS_MAX);
     asks->askers[asks->asker_count++] = asker_of(node, config->answer_grace_ms);
   }
   return 0;
@@ -108,7 +109,8 @@ static int load_record(void *data, struct ctxp_raw name, struct ctxp_raw value) 
   struct ctxp_cursor c = ctxp_cursor(value);
   struct ctxp_pack_value version, client_seq, key;
   uint32_t count;
-  if (name.len != 9 || ctxp_array_open(&c, &count) < 0 || count != 6 || ctxp_cursor_next(&c, &version) < 0 || version.u != RECORD_VERSION) return -EBADMSG;
+  if (name.len != 9 || ctxp_array_open(&c, &count) < 0 || count != 6 || ctxp_cursor_next(&c, &version) < 0 || version.u != RECORD_VERSION)
+    return -EBADMSG;
   if (ctxp_cursor_next(&c, &client_seq) < 0 || ctxp_cursor_next(&c, &key) < 0 || key.type != CTXP_PACK_STR) return -EBADMSG;
   ctxp_cleanup(ask_free_ptr) struct ctxp_ask *ask = calloc(1, sizeof(*ask));
   if (!ask) return -ENOMEM;
@@ -130,18 +132,21 @@ int ctxp_asks_open(struct ctxp_asks *asks, struct ctxp_store *store, uint64_t no
   const uint8_t prefix[1] = {RECORD};
   asks->store = store;
   int r = ctxp_store_each(store, CTXP_DB_CLIENTS, (struct ctxp_raw){prefix, 1}, load_record, &load, err);
-  if (r == -EBADMSG) return ctxp_error_set(err, r, "%s: the record of an ask cannot be read; the store is damaged or of a later version", ctxp_store_dir(store));
+  if (r == -EBADMSG)
+    return ctxp_error_set(
+        err, r, "%s: the record of an ask cannot be read; the store is damaged or of a later version", ctxp_store_dir(store));
   return r == -ENOMEM ? ctxp_error_set(err, r, "out of memory for the asks of %s", ctxp_store_dir(store)) : r;
 }
 
 void ctxp_asks_deinit(struct ctxp_asks *asks) {
   struct ctxp_ask *ask, *next;
-  HASH_ITER(hh, asks->open, ask, next) take_out(asks, ask);
+  HASH_ITER(hh, asks->open, ask, next)
+  take_out(asks, ask);
 }
 
 /* ---- one ask ---- */
-int ctxp_asks_add(struct ctxp_asks *asks, const struct ctxp_event *event, uint64_t seq, const char *key, uint64_t client_seq, uint64_t need, uint64_t now_ms,
-                  struct ctxp_error *err) {
+int ctxp_asks_add(struct ctxp_asks *asks, const struct ctxp_event *event, uint64_t seq, const char *key, uint64_t client_seq, uint64_t need,
+    uint64_t now_ms, struct ctxp_error *err) {
   ctxp_cleanup(ask_free_ptr) struct ctxp_ask *ask = calloc(1, sizeof(*ask));
   if (!ask) return ctxp_error_set(err, -ENOMEM, "out of memory for an ask");
   ask->seq = seq;
@@ -172,7 +177,7 @@ struct ctxp_ask *ctxp_asks_find(const struct ctxp_asks *asks, uint64_t seq) {
 struct ctxp_ask *ctxp_asks_of(const struct ctxp_asks *asks, const char *key, uint64_t client_seq) {
   struct ctxp_ask *ask, *next;
   HASH_ITER(hh, asks->open, ask, next)
-    if (ask->client_seq == client_seq && strcmp(ask->key, key) == 0) return ask;
+  if (ask->client_seq == client_seq && strcmp(ask->key, key) == 0) return ask;
   return NULL;
 }
 
@@ -217,7 +222,9 @@ int ctxp_ask_merge(const struct ctxp_asks *asks, struct ctxp_ask *ask) {
   }
   ctxp_buf_reset(&ask->answer);
   if (said == 0) return 0;
-  if (said > 1) return ctxp_merge((struct ctxp_list){ask->messages.ptr, ask->messages.len, ask->message_count}, actions, asks->asker_count, &ask->answer);
+  if (said > 1)
+    return ctxp_merge(
+        (struct ctxp_list){ask->messages.ptr, ask->messages.len, ask->message_count}, actions, asks->asker_count, &ask->answer);
   struct ctxp_cursor c = ctxp_cursor(actions[last]); /* one alone is the answer as it is */
   uint32_t pairs;
   if (ctxp_map_open(&c, &pairs) < 0) return 0;

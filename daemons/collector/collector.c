@@ -28,23 +28,27 @@ struct options {
 static int set_int(void *socket, int option, int value) { return zmq_setsockopt(socket, option, &value, sizeof(value)); }
 
 static int bind_fault(const char *node, const char *endpoint, int code, struct ctxp_error *err) {
-  const char *why = code == EADDRINUSE      ? "the address is in use by another process; end that one, or name another endpoint under `ingest`"
-                    : code == EADDRNOTAVAIL ? "this machine has no such address; name one of its own, or tcp://*:PORT for all"
-                    : code == EACCES        ? "this user may not listen there; choose another path, or a port above 1023"
-                    : code == ENODEV        ? "there is no such network interface"
-                                            : zmq_strerror(code);
+  const char *why = code == EADDRINUSE ? "the address is in use by another process; end that one, or name another endpoint under `ingest`" :
+      code == EADDRNOTAVAIL            ? "this machine has no such address; name one of its own, or tcp://*:PORT for all" :
+      code == EACCES                   ? "this user may not listen there; choose another path, or a port above 1023" :
+      code == ENODEV                   ? "there is no such network interface" :
+                                         zmq_strerror(code);
   return ctxp_error_set(err, -code, "node '%s': cannot listen on %s: %s", node, endpoint, why);
 }
 
 /* maxsize: twice an event, as a batch closes before it; a larger message can only be meant badly */
-static int listen_on(void *context, const char *node, const char *endpoint, int64_t maxsize, struct ctxp_curve *curve, void **ret_socket, struct ctxp_error *err) {
+static int listen_on(void *context, const char *node, const char *endpoint, int64_t maxsize, struct ctxp_curve *curve, void **ret_socket,
+    struct ctxp_error *err) {
   void *socket = zmq_socket(context, ZMQ_ROUTER);
   if (!socket) return ctxp_error_set(err, -errno, "node '%s': no socket: %s", node, zmq_strerror(errno));
   *ret_socket = socket; /* closed by the caller, whatever comes */
   bool tcp = strncmp(endpoint, "tcp://", 6) == 0;
-  if (set_int(socket, ZMQ_LINGER, 0) < 0 || set_int(socket, ZMQ_SNDHWM, CTXP_INGEST_HWM) < 0 || set_int(socket, ZMQ_RCVHWM, CTXP_INGEST_HWM) < 0 ||
-      set_int(socket, ZMQ_ROUTER_HANDOVER, 1) < 0 || zmq_setsockopt(socket, ZMQ_MAXMSGSIZE, &maxsize, sizeof(maxsize)) < 0 ||
-      (tcp && (set_int(socket, ZMQ_IPV6, strchr(endpoint, '[') != NULL) < 0 || set_int(socket, ZMQ_HEARTBEAT_IVL, 5000) < 0 || set_int(socket, ZMQ_HEARTBEAT_TIMEOUT, 15000) < 0)))
+  if (set_int(socket, ZMQ_LINGER, 0) < 0 || set_int(socket, ZMQ_SNDHWM, CTXP_INGEST_HWM) < 0 ||
+      set_int(socket, ZMQ_RCVHWM, CTXP_INGEST_HWM) < 0 || set_int(socket, ZMQ_ROUTER_HANDOVER, 1) < 0 ||
+      zmq_setsockopt(socket, ZMQ_MAXMSGSIZE, &maxsize, sizeof(maxsize)) < 0 ||
+      (tcp &&
+          (set_int(socket, ZMQ_IPV6, strchr(endpoint, '[') != NULL) < 0 || set_int(socket, ZMQ_HEARTBEAT_IVL, 5000) < 0 ||
+              set_int(socket, ZMQ_HEARTBEAT_TIMEOUT, 15000) < 0)))
     return ctxp_error_set(err, -errno, "node '%s': socket options: %s", node, zmq_strerror(errno));
   if (curve) {
     int r = ctxp_curve_serve(curve, socket, err);
@@ -58,7 +62,8 @@ static int open_curve(struct ctxp_collector *c, const struct ctxp_node_config *c
   for (char **endpoint = config->ingest; endpoint && *endpoint; endpoint++) needed |= ctxp_curve_needed(*endpoint);
   if (!needed) return 0;
   if (!config->curve_secret_file || !config->curve_clients_file)
-    return ctxp_error_set(err, -EINVAL, "node '%s': an endpoint beyond this machine needs curve_secret_file and curve_clients_file", config->name);
+    return ctxp_error_set(
+        err, -EINVAL, "node '%s': an endpoint beyond this machine needs curve_secret_file and curve_clients_file", config->name);
   return ctxp_curve_new(ctxp_node_zmq(c->node), config->curve_secret_file, config->curve_clients_file, &c->curve, err);
 }
 
@@ -99,7 +104,8 @@ static int read_socket(struct ctxp_collector *c, void *socket, unsigned index, b
     if (got && zmq_msg_more(&route) && zmq_msg_recv(&frame, socket, ZMQ_DONTWAIT) >= 0) {
       struct ctxp_raw message = {zmq_msg_data(&frame), zmq_msg_size(&frame)};
       bytes += message.len;
-      r = answers ? ctxp_intake_verdict(c, message) : ctxp_intake_message(c, index, (struct ctxp_raw){zmq_msg_data(&route), zmq_msg_size(&route)}, message);
+      r = answers ? ctxp_intake_verdict(c, message) :
+                    ctxp_intake_message(c, index, (struct ctxp_raw){zmq_msg_data(&route), zmq_msg_size(&route)}, message);
       for (int more = zmq_msg_more(&frame); more;) { /* frames that this protocol does not have */
         zmq_msg_init(&rest);
         more = zmq_msg_recv(&rest, socket, ZMQ_DONTWAIT) >= 0 && zmq_msg_more(&rest);
@@ -153,7 +159,8 @@ static int on_open(struct ctxp_node *node, struct ctxp_stage *stage, struct ctxp
   c->node = node;
   c->config = ctxp_node_topology(node);
   c->asks.confirm_ms = options->confirm_ms;
-  if (getrandom(&c->instance, sizeof(c->instance), 0) != sizeof(c->instance)) return ctxp_error_set(err, -EIO, "no random numbers from the kernel");
+  if (getrandom(&c->instance, sizeof(c->instance), 0) != sizeof(c->instance))
+    return ctxp_error_set(err, -EIO, "no random numbers from the kernel");
   uint64_t now = ctxp_clock_ms();
   c->acks_due_ms = now + ACK_AGAIN_MS;
   c->forget_due_ms = now + FORGET_MS;
@@ -229,7 +236,7 @@ static bool busy(void *data, const struct ctxp_key *key) {
   const struct ctxp_asks *asks = data;
   struct ctxp_ask *ask, *next;
   HASH_ITER(hh, asks->open, ask, next)
-    if (strcmp(ask->key, key->name) == 0) return true;
+  if (strcmp(ask->key, key->name) == 0) return true;
   return false;
 }
 
@@ -237,7 +244,7 @@ static void acks_again(struct ctxp_collector *c) {
   struct ctxp_key *key, *next;
   uint64_t now = ctxp_clock_utc_ms();
   HASH_ITER(hh, c->keys.by_name, key, next)
-    if (key->conn && !key->changed && now < key->seen_ms + ACK_AGAIN_WITHIN_MS) ctxp_intake_ack(c, key);
+  if (key->conn && !key->changed && now < key->seen_ms + ACK_AGAIN_WITHIN_MS) ctxp_intake_ack(c, key);
 }
 
 static int on_tick(struct ctxp_node *node, struct ctxp_stage *stage, uint64_t now_ms, uint64_t *ret_next_ms) {
@@ -270,7 +277,7 @@ static bool on_done(struct ctxp_node *node, struct ctxp_stage *stage) {
   struct ctxp_collector *c = ctxp_node_data(node);
   struct ctxp_ask *ask, *next;
   HASH_ITER(hh, c->asks.open, ask, next)
-    if (ask->state == CTXP_ASK_WAITING) return false;
+  if (ask->state == CTXP_ASK_WAITING) return false;
   return true;
 }
 
@@ -313,7 +320,8 @@ static unsigned on_status(struct ctxp_node *node, struct ctxp_stage *stage, stru
   struct ctxp_agent *agent, *next;
   ctxp_pack_cstr(out, "agents");
   ctxp_pack_array(out, HASH_COUNT(c->keys.agents));
-  HASH_ITER(hh, c->keys.agents, agent, next) agent_status(agent, out);
+  HASH_ITER(hh, c->keys.agents, agent, next)
+  agent_status(agent, out);
   ctxp_pack_cstr(out, "ingest");
   ctxp_pack_map(out, 5);
   put_u64(out, "openAsks", HASH_COUNT(c->asks.open));
@@ -324,9 +332,18 @@ static unsigned on_status(struct ctxp_node *node, struct ctxp_stage *stage, stru
   return 2;
 }
 
-const struct ctxp_source_ops ctxp_source_collector = {
-    .open = on_open, .items = on_items, .ready = on_ready, .tick = on_tick, .before_commit = on_before_commit, .after_commit = on_after_commit,
-    .aborted = on_aborted, .drain = on_drain, .done = on_done, .reload = on_reload, .status = on_status, .close = on_close};
+const struct ctxp_source_ops ctxp_source_collector = {.open = on_open,
+    .items = on_items,
+    .ready = on_ready,
+    .tick = on_tick,
+    .before_commit = on_before_commit,
+    .after_commit = on_after_commit,
+    .aborted = on_aborted,
+    .drain = on_drain,
+    .done = on_done,
+    .reload = on_reload,
+    .status = on_status,
+    .close = on_close};
 
 /* ---- the stage: a name, options and what it emits; it derives nothing ---- */
 static int stage_open(struct ctxp_stage *stage, struct ctxp_error *err) {
@@ -349,11 +366,26 @@ static const enum ctxp_kind emits[] = {
     CTXP_KIND_evict, CTXP_KIND_gap, CTXP_KIND_answer_missed, CTXP_KIND_topology, CTXP_KIND_NONE};
 static const struct ctxp_consume consumes[] = {{CTXP_KIND_NONE, 0}};
 static const struct ctxp_option option_table[] = {
-    {.name = "confirm_ms", .type = CTXP_OPTION_U64, .initial = "10000", .min = 100, .max = 600000, .unit = "ms",
-     .help = "how long an agent may take to say that it applied an answer, before the answer counts as missed", .offset = offsetof(struct options, confirm_ms)},
+    {.name = "confirm_ms",
+        .type = CTXP_OPTION_U64,
+        .initial = "10000",
+        .min = 100,
+        .max = 600000,
+        .unit = "ms",
+        .help = "how long an agent may take to say that it applied an answer, before the answer counts as missed",
+        .offset = offsetof(struct options, confirm_ms)},
     {.name = NULL}};
 
-const struct ctxp_stage_ops ctxp_stage_collector = {
-    .api = CTXP_STAGE_API, .name = "collector", .summary = "takes agents' events, gives each its place in one stream, and answers agents that ask",
-    .role = CTXP_ROLE_COLLECTOR_NODE, .version = 1, .consumes = consumes, .emits = emits, .options = option_table, .options_size = sizeof(struct options),
-    .open = stage_open, .event = stage_event, .save = stage_save, .close = stage_close};
+const struct ctxp_stage_ops ctxp_stage_collector = {.api = CTXP_STAGE_API,
+    .name = "collector",
+    .summary = "takes agents' events, gives each its place in one stream, and answers agents that ask",
+    .role = CTXP_ROLE_COLLECTOR_NODE,
+    .version = 1,
+    .consumes = consumes,
+    .emits = emits,
+    .options = option_table,
+    .options_size = sizeof(struct options),
+    .open = stage_open,
+    .event = stage_event,
+    .save = stage_save,
+    .close = stage_close};

@@ -46,27 +46,29 @@ void ctxp_intake_pass(struct ctxp_collector *c, struct ctxp_key *key, uint64_t c
 }
 
 static void welcome(struct ctxp_collector *c, const struct ctxp_key *key, uint64_t position) {
-  struct ctxp_ingest_welcome w = {key->nonce, ctxp_stream_id(ctxp_node_stream(c->node)), c->instance, position, CTXP_INGEST_WINDOW, CTXP_INGEST_WINDOW_BYTES,
-                                  c->config->max_event_bytes, ctxp_asks_longest_ms(&c->asks)};
+  struct ctxp_ingest_welcome w = {key->nonce, ctxp_stream_id(ctxp_node_stream(c->node)), c->instance, position, CTXP_INGEST_WINDOW,
+      CTXP_INGEST_WINDOW_BYTES, c->config->max_event_bytes, ctxp_asks_longest_ms(&c->asks)};
   ctxp_buf_reset(&c->out);
   ctxp_ingest_write_welcome(&c->out, &w);
   ctxp_intake_send(c, key->conn);
 }
 
 /* ---- refusals ---- */
-static void tell_refused(struct ctxp_collector *c, const struct ctxp_conn *conn, uint64_t seq, struct ctxp_str kind, const char *field, const char *reason) {
+static void tell_refused(
+    struct ctxp_collector *c, const struct ctxp_conn *conn, uint64_t seq, struct ctxp_str kind, const char *field, const char *reason) {
   struct ctxp_ingest_refused r = {seq, kind, ctxp_str(field), ctxp_str(reason)};
   ctxp_buf_reset(&c->out);
   ctxp_ingest_write_refused(&c->out, &r);
   ctxp_intake_send(c, conn);
 }
 
-static int refuse(struct ctxp_collector *c, struct ctxp_key *key, uint64_t seq, struct ctxp_str kind, const char *field, const char *reason) {
+static int refuse(
+    struct ctxp_collector *c, struct ctxp_key *key, uint64_t seq, struct ctxp_str kind, const char *field, const char *reason) {
   char sentence[512];
   key->refused++;
   key->agent->refused++;
-  snprintf(sentence, sizeof(sentence), "agent '%s', client '%s', event %llu (%.*s): %s %s", key->agent->name, key->name, (unsigned long long)seq,
-           (int)(kind.len < 40 ? kind.len : 40), kind.len ? kind.ptr : "", field, reason);
+  snprintf(sentence, sizeof(sentence), "agent '%s', client '%s', event %llu (%.*s): %s %s", key->agent->name, key->name,
+      (unsigned long long)seq, (int)(kind.len < 40 ? kind.len : 40), kind.len ? kind.ptr : "", field, reason);
   ctxp_node_count_refused(c->node, sentence);
   tell_refused(c, key->conn, seq, kind, field, reason);
   return 0;
@@ -86,14 +88,16 @@ static int refuse_message(struct ctxp_collector *c, unsigned socket, struct ctxp
 }
 
 /* A refused prompt is missing in its window as one that was lost; one that cannot even be read might be any. */
-static int refuse_body(struct ctxp_collector *c, struct ctxp_key *key, uint64_t seq, struct ctxp_raw body, const char *field, const char *reason) {
+static int refuse_body(
+    struct ctxp_collector *c, struct ctxp_key *key, uint64_t seq, struct ctxp_raw body, const char *field, const char *reason) {
   if (ctxp_pack_check(body) < 0 || ctxp_raw_type(body) != CTXP_PACK_MAP) {
     ctxp_chain_break_all(&key->chain);
     return refuse(c, key, seq, CTXP_STR(""), field, reason);
   }
   struct ctxp_str kind = ctxp_map_str(body, "kind");
   if (ctxp_str_is(kind, "prompt")) {
-    struct ctxp_event window = {.agent = ctxp_map_str(body, "agent"), .session = ctxp_map_str(body, "session"), .thread = ctxp_map_str(body, "thread")};
+    struct ctxp_event window = {
+        .agent = ctxp_map_str(body, "agent"), .session = ctxp_map_str(body, "session"), .thread = ctxp_map_str(body, "thread")};
     if (window.agent.len == 0) window.agent = ctxp_str(key->agent->name);
     ctxp_chain_break(&key->chain, &window);
   }
@@ -213,7 +217,8 @@ int ctxp_intake_due(struct ctxp_collector *c, uint64_t now_ms, uint64_t *ret_nex
   uint64_t soonest = UINT64_MAX;
   HASH_ITER(hh, c->asks.open, ask, next) {
     uint64_t seq = ask->seq, due = ctxp_ask_due(&c->asks, ask);
-    int r = due > now_ms ? 0 : ask->state == CTXP_ASK_WAITING ? give_up_on(c, ask, now_ms) : miss(c, ask, "lost");
+    int r = due > now_ms ? 0 : ask->state == CTXP_ASK_WAITING ? give_up_on(c, ask, now_ms) :
+                                                                miss(c, ask, "lost");
     if (r < 0) return r;
     ask = ctxp_asks_find(&c->asks, seq); /* it may be closed by now */
     due = ask ? ctxp_ask_due(&c->asks, ask) : UINT64_MAX;
@@ -286,7 +291,9 @@ static int take_missed(struct ctxp_collector *c, struct ctxp_key *key, uint64_t 
   struct ctxp_ask *ask = ctxp_asks_of(&c->asks, key->name, ev->answer_missed.askSeq);
   struct ctxp_closed_ask *closed = ask ? NULL : ctxp_key_closed_ask(key, ev->answer_missed.askSeq);
   uint64_t seq;
-  if (!ask && !closed) return refuse(c, key, client_seq, CTXP_STR("answer_missed"), "askSeq", "names no ask of this client that is open or was answered lately");
+  if (!ask && !closed)
+    return refuse(
+        c, key, client_seq, CTXP_STR("answer_missed"), "askSeq", "names no ask of this client that is open or was answered lately");
   if (closed && closed->missed) return 0; /* the stream says so already, or there was nothing to miss */
   ev->answer_missed.askSeq = ask ? ask->seq : closed->seq;
   ev->answer_missed.mechanism = (struct ctxp_str){0};
@@ -309,7 +316,8 @@ static int take(struct ctxp_collector *c, struct ctxp_key *key, uint64_t client_
   struct ctxp_str kind = ctxp_str(ctxp_kind_info(ev->kind)->name);
   enum ctxp_group group = ctxp_kind_info(ev->kind)->group;
   uint64_t seq;
-  if (group != CTXP_GROUP_AGENT && group != CTXP_GROUP_ANY) return refuse(c, key, client_seq, kind, "kind", "is no event that an agent sends");
+  if (group != CTXP_GROUP_AGENT && group != CTXP_GROUP_ANY)
+    return refuse(c, key, client_seq, kind, "kind", "is no event that an agent sends");
   if (ev->agent.len == 0) ev->agent = ctxp_str(key->agent->name);
   if (ev->kind == CTXP_KIND_gap) ctxp_chain_break(&key->chain, ev);
   if (ev->kind == CTXP_KIND_prompt && !ctxp_chain_prompt(&key->chain, ev))
@@ -326,10 +334,12 @@ static int take_body(struct ctxp_collector *c, struct ctxp_key *key, uint64_t cl
   unsigned unknown = 0;
   key->position = client_seq;
   if (body.len > c->config->max_event_bytes) {
-    snprintf(limit, sizeof(limit), "has %zu bytes, above the limit of %llu (max_event_bytes)", body.len, (unsigned long long)c->config->max_event_bytes);
+    snprintf(limit, sizeof(limit), "has %zu bytes, above the limit of %llu (max_event_bytes)", body.len,
+        (unsigned long long)c->config->max_event_bytes);
     return refuse_body(c, key, client_seq, body, "", limit);
   }
-  if (ctxp_event_decode(body.ptr, body.len, &ev, &unknown, &fault) < 0) return refuse_body(c, key, client_seq, body, fault.field, fault.reason);
+  if (ctxp_event_decode(body.ptr, body.len, &ev, &unknown, &fault) < 0)
+    return refuse_body(c, key, client_seq, body, fault.field, fault.reason);
   uint64_t refused = key->refused;
   int r = take(c, key, client_seq, &ev);
   if (r < 0 || key->refused != refused) return r;
@@ -355,7 +365,9 @@ static int on_events(struct ctxp_collector *c, struct ctxp_conn *conn, struct ct
   key->seen_ms = key->agent->seen_ms = ctxp_clock_utc_ms();
   ctxp_key_change(&c->keys, key); /* a repeat is acknowledged again */
   while (r == 0 && (more = ctxp_ingest_item(&events->items, &seq, &body)) != 0) {
-    if (more < 0) return refuse_message(c, conn->socket, (struct ctxp_raw){conn->route, conn->route_len}, "", "events must be pairs of a number and a binary value");
+    if (more < 0)
+      return refuse_message(
+          c, conn->socket, (struct ctxp_raw){conn->route, conn->route_len}, "", "events must be pairs of a number and a binary value");
     if (seq <= key->position)
       c->repeats++;
     else
@@ -367,8 +379,10 @@ static int on_events(struct ctxp_collector *c, struct ctxp_conn *conn, struct ct
 /* The client has as acknowledged what this stream does not hold: it was another stream, or this one has been set back. */
 static void adopt(struct ctxp_collector *c, struct ctxp_key *key, const struct ctxp_ingest_hello *hello) {
   if (hello->stream == ctxp_stream_id(ctxp_node_stream(c->node)))
-    ctxp_log(CTXP_LOG_ERROR, "ingest", "client '%s' was acknowledged %llu, the stream has it to %llu only: it was restored from a backup or lost its end; what is between is lost",
-             key->name, (unsigned long long)hello->base, (unsigned long long)key->position);
+    ctxp_log(CTXP_LOG_ERROR, "ingest",
+        "client '%s' was acknowledged %llu, the stream has it to %llu only: it was restored from a backup or lost its end; what is between "
+        "is lost",
+        key->name, (unsigned long long)hello->base, (unsigned long long)key->position);
   ctxp_chain_break_all(&key->chain);
   key->position = hello->base;
   ctxp_key_change(&c->keys, key);
@@ -408,8 +422,13 @@ int ctxp_intake_message(struct ctxp_collector *c, unsigned socket, struct ctxp_r
   case CTXP_INGEST_HELLO: return on_hello(c, socket, route, &m.hello);
   case CTXP_INGEST_EVENTS: return conn ? on_events(c, conn, &m.events) : greet(c, socket, route);
   case CTXP_INGEST_OUTCOME: return conn ? on_outcomes(c, conn->key, m.outcomes) : greet(c, socket, route);
-  case CTXP_INGEST_GREET: case CTXP_INGEST_WELCOME: case CTXP_INGEST_ACK: case CTXP_INGEST_REFUSED: case CTXP_INGEST_ANSWER:
-  case CTXP_INGEST_SUPERSEDED: case CTXP_INGEST_OPS: break;
+  case CTXP_INGEST_GREET:
+  case CTXP_INGEST_WELCOME:
+  case CTXP_INGEST_ACK:
+  case CTXP_INGEST_REFUSED:
+  case CTXP_INGEST_ANSWER:
+  case CTXP_INGEST_SUPERSEDED:
+  case CTXP_INGEST_OPS: break;
   }
   return refuse_message(c, socket, route, "", "is one that only a collector sends");
 }

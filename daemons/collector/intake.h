@@ -16,12 +16,12 @@ struct ctxp_collector { /* the source's own, of the node's life */
   const struct ctxp_config *config;
   struct ctxp_keys keys;
   struct ctxp_asks asks;
-  uint64_t instance;       /* of this start */
-  void **sockets;          /* ROUTERs, one for each ingest endpoint */
+  uint64_t instance; /* of this start */
+  void **sockets; /* ROUTERs, one for each ingest endpoint */
   unsigned socket_count;
   void *answers;
   struct ctxp_curve *curve; /* NULL: no endpoint needs it */
-  struct ctxp_buf out;      /* the message being written */
+  struct ctxp_buf out; /* the message being written */
   struct ctxp_pass *passes;
   unsigned pass_count, pass_cap;
   uint64_t repeats, losses; /* events that were here already; events messages that did not follow on */
@@ -29,7 +29,8 @@ struct ctxp_collector { /* the source's own, of the node's life */
 };
 
 /* One message of a client. <0: the node cannot go on, its sentence is set. */
-int ctxp_intake_message(struct ctxp_collector *c, unsigned socket, struct ctxp_raw route, struct ctxp_raw message) __attribute__((warn_unused_result));
+int ctxp_intake_message(struct ctxp_collector *c, unsigned socket, struct ctxp_raw route, struct ctxp_raw message)
+    __attribute__((warn_unused_result));
 /* One message of a mechanism. */
 int ctxp_intake_verdict(struct ctxp_collector *c, struct ctxp_raw message) __attribute__((warn_unused_result));
 /* Asks that are due: mechanisms that are too late, answers without a word from their client. */

@@ -8,7 +8,8 @@
 #define OTHERS "(others)"
 #define RECORD 'k' /* first byte of a record's key; asks have another */
 
-enum { RECORD_FORGOTTEN, RECORD_V1 };
+enum { RECORD_FORGOTTEN,
+  RECORD_V1 };
 
 /* ---- records ---- */
 struct record {
@@ -38,8 +39,8 @@ static int read_record(struct ctxp_raw value, struct record *ret) {
   if (ctxp_array_open(&c, &count) < 0 || read_u64(&c, &ret->version) < 0 || read_u64(&c, &ret->position) < 0) return -EBADMSG;
   if (ret->version == RECORD_FORGOTTEN) return 0;
   if (ret->version != RECORD_V1 || count != 8) return -EBADMSG;
-  if (read_str(&c, &ret->agent) < 0 || read_str(&c, &ret->product) < 0 || read_u64(&c, &ret->events) < 0 || read_u64(&c, &ret->refused) < 0 ||
-      read_u64(&c, &ret->seen_ms) < 0)
+  if (read_str(&c, &ret->agent) < 0 || read_str(&c, &ret->product) < 0 || read_u64(&c, &ret->events) < 0 ||
+      read_u64(&c, &ret->refused) < 0 || read_u64(&c, &ret->seen_ms) < 0)
     return -EBADMSG;
   return ctxp_cursor_skip(&c, &ret->chain);
 }
@@ -115,7 +116,9 @@ static int scan_records(struct ctxp_keys *keys, uint64_t oldest_ms, bool count, 
   struct scan scan = {keys, oldest_ms, count};
   const uint8_t prefix[1] = {RECORD};
   int r = ctxp_store_each(keys->store, CTXP_DB_CLIENTS, (struct ctxp_raw){prefix, 1}, visit_record, &scan, err);
-  if (r == -EBADMSG) return ctxp_error_set(err, r, "%s: a client's record cannot be read; the store is damaged or of a later version", ctxp_store_dir(keys->store));
+  if (r == -EBADMSG)
+    return ctxp_error_set(
+        err, r, "%s: a client's record cannot be read; the store is damaged or of a later version", ctxp_store_dir(keys->store));
   return r == -ENOMEM ? ctxp_error_set(err, r, "out of memory for the clients of %s", ctxp_store_dir(keys->store)) : r;
 }
 
@@ -124,7 +127,9 @@ int ctxp_keys_open(struct ctxp_keys *keys, struct ctxp_store *store, uint64_t ol
   return scan_records(keys, oldest_ms, true, err);
 }
 
-int ctxp_keys_forget(struct ctxp_keys *keys, uint64_t oldest_ms, struct ctxp_error *err) { return scan_records(keys, oldest_ms, false, err); }
+int ctxp_keys_forget(struct ctxp_keys *keys, uint64_t oldest_ms, struct ctxp_error *err) {
+  return scan_records(keys, oldest_ms, false, err);
+}
 
 /* ---- connections ---- */
 static size_t conn_id(uint8_t room[256], unsigned socket, struct ctxp_raw route) {
@@ -199,8 +204,10 @@ static int load(struct ctxp_keys *keys, struct ctxp_str name, struct ctxp_key *k
   struct record record;
   int r = ctxp_store_get(keys->store, CTXP_DB_CLIENTS, record_name(name, room), &keys->scratch, err);
   if (r != 0) return r < 0 ? r : 0;
-  if (read_record(ctxp_buf_raw(&keys->scratch), &record) < 0 || (record.version == RECORD_V1 && ctxp_chain_unpack(record.chain, &key->chain) < 0))
-    return ctxp_error_set(err, -EBADMSG, "%s: the record of client '%.*s' cannot be read", ctxp_store_dir(keys->store), (int)name.len, name.ptr);
+  if (read_record(ctxp_buf_raw(&keys->scratch), &record) < 0 ||
+      (record.version == RECORD_V1 && ctxp_chain_unpack(record.chain, &key->chain) < 0))
+    return ctxp_error_set(
+        err, -EBADMSG, "%s: the record of client '%.*s' cannot be read", ctxp_store_dir(keys->store), (int)name.len, name.ptr);
   key->position = key->committed = record.position;
   key->events = record.events;
   key->refused = record.refused;
@@ -212,7 +219,8 @@ static int load(struct ctxp_keys *keys, struct ctxp_str name, struct ctxp_key *k
 static struct ctxp_key *key_new(struct ctxp_keys *keys, struct ctxp_str name, struct ctxp_error *err) {
   struct ctxp_key *key = calloc(1, sizeof(*key));
   if (key) key->name = ctxp_str_dup(name);
-  int r = key && key->name ? load(keys, name, key, err) : ctxp_error_set(err, -ENOMEM, "out of memory for client '%.*s'", (int)name.len, name.ptr);
+  int r = key && key->name ? load(keys, name, key, err) :
+                             ctxp_error_set(err, -ENOMEM, "out of memory for client '%.*s'", (int)name.len, name.ptr);
   ctxp_map_failed = false;
   if (r == 0) HASH_ADD_KEYPTR(hh, keys->by_name, key->name, name.len, key);
   if (r == 0 && !ctxp_map_failed) return key;
@@ -222,7 +230,8 @@ static struct ctxp_key *key_new(struct ctxp_keys *keys, struct ctxp_str name, st
   return NULL;
 }
 
-struct ctxp_key *ctxp_keys_get(struct ctxp_keys *keys, struct ctxp_str name, struct ctxp_str agent_name, struct ctxp_str product, struct ctxp_error *err) {
+struct ctxp_key *ctxp_keys_get(
+    struct ctxp_keys *keys, struct ctxp_str name, struct ctxp_str agent_name, struct ctxp_str product, struct ctxp_error *err) {
   struct ctxp_key *key = ctxp_keys_find(keys, name);
   bool fresh = !key;
   if (!key) key = key_new(keys, name, err);
@@ -264,8 +273,9 @@ int ctxp_keys_put(struct ctxp_keys *keys, struct ctxp_error *err) {
     if (key->put) continue;
     ctxp_buf_reset(&keys->scratch);
     write_record(&keys->scratch, key);
-    int r = keys->scratch.failed ? ctxp_error_set(err, -ENOMEM, "out of memory for client '%s'", key->name)
-                                 : ctxp_store_put(keys->store, CTXP_DB_CLIENTS, record_name(ctxp_str(key->name), room), ctxp_buf_raw(&keys->scratch), err);
+    int r = keys->scratch.failed ?
+        ctxp_error_set(err, -ENOMEM, "out of memory for client '%s'", key->name) :
+        ctxp_store_put(keys->store, CTXP_DB_CLIENTS, record_name(ctxp_str(key->name), room), ctxp_buf_raw(&keys->scratch), err);
     if (r < 0) return r;
     key->put = true;
   }
@@ -318,7 +328,8 @@ void ctxp_keys_trim(struct ctxp_keys *keys, bool (*busy)(void *data, const struc
 void ctxp_keys_deinit(struct ctxp_keys *keys) {
   struct ctxp_key *key, *next;
   struct ctxp_agent *agent, *next_agent;
-  HASH_ITER(hh, keys->by_name, key, next) key_free(keys, key);
+  HASH_ITER(hh, keys->by_name, key, next)
+  key_free(keys, key);
   HASH_ITER(hh, keys->agents, agent, next_agent) {
     HASH_DEL(keys->agents, agent);
     free(agent->name);

@@ -28,16 +28,16 @@ struct ctxp_key {
   UT_hash_handle hh;
   char *name, *product;
   struct ctxp_agent *agent;
-  uint64_t position;  /* of what was appended or refused; committed once nothing of it is `changed` */
+  uint64_t position; /* of what was appended or refused; committed once nothing of it is `changed` */
   uint64_t committed;
   uint64_t events, refused, unknown_keys, seen_ms;
   uint64_t since_events, since_refused, since_unknown; /* what the figures were at the last commit */
   struct ctxp_chain chain;
   struct ctxp_conn *conn; /* NULL: none in this run */
-  uint64_t nonce;         /* of its last hello */
-  bool changed;           /* to be put and, after the commit, acknowledged */
-  bool put;               /* since it changed last */
-  bool rewinding;         /* a loss was answered; what is beyond it is passed over until it comes from there */
+  uint64_t nonce; /* of its last hello */
+  bool changed; /* to be put and, after the commit, acknowledged */
+  bool put; /* since it changed last */
+  bool rewinding; /* a loss was answered; what is beyond it is passed over until it comes from there */
   struct ctxp_key *next_changed;
   struct ctxp_closed_ask closed[CTXP_CLOSED_ASKS];
   unsigned closed_count;
@@ -46,14 +46,14 @@ struct ctxp_key {
 struct ctxp_conn { /* a connection that said hello and has a key */
   UT_hash_handle hh;
   struct ctxp_key *key;
-  unsigned socket;      /* index */
+  unsigned socket; /* index */
   uint8_t route_len, route[255];
-  uint8_t id[256];      /* socket and route: the hash's key */
+  uint8_t id[256]; /* socket and route: the hash's key */
 };
 
 struct ctxp_keys {
   struct ctxp_store *store;
-  struct ctxp_key *by_name;     /* in order of their last hello */
+  struct ctxp_key *by_name; /* in order of their last hello */
   struct ctxp_conn *conns;
   struct ctxp_agent *agents;
   struct ctxp_key *changed;
@@ -62,17 +62,21 @@ struct ctxp_keys {
 };
 
 /* Reads the figures of every agent, and cuts down what was not used since `oldest_ms`. */
-int ctxp_keys_open(struct ctxp_keys *keys, struct ctxp_store *store, uint64_t oldest_ms, struct ctxp_error *err) __attribute__((warn_unused_result));
+int ctxp_keys_open(struct ctxp_keys *keys, struct ctxp_store *store, uint64_t oldest_ms, struct ctxp_error *err)
+    __attribute__((warn_unused_result));
 int ctxp_keys_forget(struct ctxp_keys *keys, uint64_t oldest_ms, struct ctxp_error *err) __attribute__((warn_unused_result));
 void ctxp_keys_deinit(struct ctxp_keys *keys);
 
 /* The key of a hello: from memory, from the store, or new at position 0. NULL with err set: out of memory, damaged store. */
-struct ctxp_key *ctxp_keys_get(struct ctxp_keys *keys, struct ctxp_str name, struct ctxp_str agent, struct ctxp_str product, struct ctxp_error *err);
+struct ctxp_key *ctxp_keys_get(
+    struct ctxp_keys *keys, struct ctxp_str name, struct ctxp_str agent, struct ctxp_str product, struct ctxp_error *err);
 struct ctxp_key *ctxp_keys_find(const struct ctxp_keys *keys, struct ctxp_str name); /* in memory only */
 /* NULL: unknown connection. */
 struct ctxp_conn *ctxp_keys_conn(const struct ctxp_keys *keys, unsigned socket, struct ctxp_raw route);
-/* Gives the key to that connection. The one that had it before, if it is another, is copied to *ret_old for a word of farewell. 1: there was one. */
-int ctxp_keys_bind(struct ctxp_keys *keys, struct ctxp_key *key, unsigned socket, struct ctxp_raw route, struct ctxp_conn *ret_old) __attribute__((warn_unused_result));
+/* Gives the key to that connection. The one that had it before, if it is another, is copied to *ret_old for a word of farewell. 1: there
+ * was one. */
+int ctxp_keys_bind(struct ctxp_keys *keys, struct ctxp_key *key, unsigned socket, struct ctxp_raw route, struct ctxp_conn *ret_old)
+    __attribute__((warn_unused_result));
 
 void ctxp_key_change(struct ctxp_keys *keys, struct ctxp_key *key);
 void ctxp_key_close_ask(struct ctxp_key *key, uint64_t client_seq, uint64_t seq, bool missed);

@@ -109,7 +109,7 @@ int ctxp_merge(struct ctxp_list messages, const struct ctxp_raw *actions, unsign
   struct all all = {actions, count};
   size_t head = ctxp_pack_map_open(out);
   int pairs = first(all, "replace", out) + first(all, "inject", out) + merge_remove(all, messages, out) + merge_strip(all, messages, out) +
-              merge_strip_content(all, messages, out);
+      merge_strip_content(all, messages, out);
   ctxp_pack_close(out, head, (uint32_t)pairs);
   return out->failed ? -ENOMEM : pairs;
 }

@@ -5,8 +5,7 @@
 
 static struct ctxp_derivation derivation(const struct ctxp_node_config *node) {
   static const uint8_t no_options[] = {0x80};
-  struct ctxp_derivation d = {.node = ctxp_str(node->name), .daemon = ctxp_str(node->ops->name), .version = node->ops->version,
-                              .options = node->options.len ? ctxp_buf_raw(&node->options) : (struct ctxp_raw){no_options, 1}};
+  struct ctxp_derivation d = {.node = ctxp_str(node->name), .daemon = ctxp_str(node->ops->name), .version = node->ops->version, .options = node->options.len ? ctxp_buf_raw(&node->options) : (struct ctxp_raw){no_options, 1}};
   return d;
 }
 
@@ -25,7 +24,8 @@ int ctxp_topology_event(const struct ctxp_config *config, struct ctxp_buf *scrat
   *ret = (struct ctxp_event){.kind = CTXP_KIND_topology};
   for (unsigned i = 0; i < config->node_count; i++) {
     struct ctxp_derivation d = derivation(&config->nodes[i]);
-    if (config->nodes[i].ops->role == CTXP_ROLE_MECHANISM_NODE && ctxp_list_add(&mechanisms, scratch, &ctxp_shape_derivation, &d) < 0) return -ENOMEM;
+    if (config->nodes[i].ops->role == CTXP_ROLE_MECHANISM_NODE && ctxp_list_add(&mechanisms, scratch, &ctxp_shape_derivation, &d) < 0)
+      return -ENOMEM;
     if (config->nodes[i].ops->role == CTXP_ROLE_FOLD_NODE) ctxp_set(&ret->topology, topology, fold, d);
   }
   size_t prices = scratch->len; /* behind the list, which the buffer may move */

@@ -42,7 +42,8 @@ static struct ctxp_str only_model(struct ctxp_raw window) {
   struct ctxp_raw list = ctxp_map_get(window, "models"), model;
   struct ctxp_cursor it = ctxp_cursor(list);
   uint32_t left;
-  if (!list.len || ctxp_array_open(&it, &left) < 0 || left != 1 || ctxp_array_next(&it, &left, &model) <= 0) return (struct ctxp_str){"", 0};
+  if (!list.len || ctxp_array_open(&it, &left) < 0 || left != 1 || ctxp_array_next(&it, &left, &model) <= 0)
+    return (struct ctxp_str){"", 0};
   return ctxp_raw_str(model);
 }
 

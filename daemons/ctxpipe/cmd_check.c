@@ -16,7 +16,8 @@ static void print_faults(struct ctxp_buf *faults) {
 /* What `up` does before its first child: the same reader, the same search for the programs. */
 static int check(const char *file, struct ctxp_config **ret_config) {
   ctxp_auto_buf faults = {0};
-  int r = file ? ctxp_topology_read(file, ctxp_registry_get(), ret_config, &faults) : ctxp_topology_parse("/built-in", ctxp_str(ctxp_builtin_topology_text), ctxp_registry_get(), ret_config, &faults);
+  int r = file ? ctxp_topology_read(file, ctxp_registry_get(), ret_config, &faults) :
+                 ctxp_topology_parse("/built-in", ctxp_str(ctxp_builtin_topology_text), ctxp_registry_get(), ret_config, &faults);
   if (r < 0) {
     print_faults(&faults);
     return r;

@@ -59,6 +59,7 @@ const struct ctxp_command ctxp_cmd_report = {
     .operands_max = ~0u,
     .example = "ctxpipe report ~/.claude/projects",
     .run = run,
-    .details = "Starts a private pipeline in a temporary directory, imports the files, prints, and leaves nothing behind. A file that cannot be\n"
-               "read, in whole or in part, is named; what was good in it counts, and the exit code is 1.\n" CTXP_SPEND_READ,
+    .details =
+        "Starts a private pipeline in a temporary directory, imports the files, prints, and leaves nothing behind. A file that cannot be\n"
+        "read, in whole or in part, is named; what was good in it counts, and the exit code is 1.\n" CTXP_SPEND_READ,
 };

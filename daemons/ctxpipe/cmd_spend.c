@@ -37,7 +37,8 @@ const struct ctxp_command ctxp_cmd_spend = {
     .flags = flags,
     .example = "ctxpipe spend --by view --top 10",
     .run = run,
-    .details = "Every request's reported input tokens are split over the messages in it, and summed by band, view, tool or message. 'own' "
-               "counts a message\n"
-               "once: what it cost to bring in. 'billed' counts it in every request that carried it: what it cost to keep.\n" CTXP_SPEND_READ,
+    .details =
+        "Every request's reported input tokens are split over the messages in it, and summed by band, view, tool or message. 'own' "
+        "counts a message\n"
+        "once: what it cost to bring in. 'billed' counts it in every request that carried it: what it cost to keep.\n" CTXP_SPEND_READ,
 };

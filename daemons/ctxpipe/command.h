@@ -45,7 +45,8 @@ int ctxp_args_number(const struct ctxp_args *args, const char *flag, uint64_t mi
 /* One of `choices`; `missing` where it was not given. -EINVAL with a sentence that lists them. */
 int ctxp_args_choice(const struct ctxp_args *args, const char *flag, const char *const *choices, int missing, int *ret_index,
     struct ctxp_error *err) __attribute__((warn_unused_result));
-/* The nearest of the names, where it is near enough to be meant; else NULL. names: count structs of `stride` bytes that begin with the name. */
+/* The nearest of the names, where it is near enough to be meant; else NULL. names: count structs of `stride` bytes that begin with the
+ * name. */
 const char *ctxp_args_suggest(const char *word, const void *names, size_t stride, unsigned count);
 
 /* The text of `ctxpipe COMMAND --help`. */

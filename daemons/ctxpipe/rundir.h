@@ -17,5 +17,6 @@ void ctxp_rundir_close(struct ctxp_rundir *dirs);
 /* Replaces run_dir/NAME as a whole. */
 int ctxp_rundir_write(const char *run_dir, const char *name, const struct ctxp_buf *text, struct ctxp_error *err)
     __attribute__((warn_unused_result));
-/* run_dir/supervisor.json as one MessagePack map {pid, state, topology, nodes: [{node, daemon, pid, state, restarts, lastError}]}. 1: no supervisor runs there. */
+/* run_dir/supervisor.json as one MessagePack map {pid, state, topology, nodes: [{node, daemon, pid, state, restarts, lastError}]}. 1: no
+ * supervisor runs there. */
 int ctxp_rundir_read(const char *run_dir, struct ctxp_buf *ret_map, struct ctxp_error *err) __attribute__((warn_unused_result));

@@ -11,7 +11,8 @@
 
 /* how the tables are to be read, for the help of each command that prints them */
 #define CTXP_SPEND_READ \
-  "'share' is a row's part of all billed tokens, not of the cost. Tables and their bars are ordered by billed tokens; the rows of --json\n" \
+  "'share' is a row's part of all billed tokens, not of the cost. Tables and their bars are ordered by billed tokens; the rows of " \
+  "--json\n" \
   "by cost where they have a price, then by billed tokens."
 
 struct ctxp_spend_choice {

@@ -142,7 +142,13 @@ static int start_node(struct supervisor *sv, struct node *n, struct ctxp_error *
   if (r < 0) return r;
   n->log_start = fstat(log_fd, &file) == 0 ? file.st_size : 0;
   ctxp_buf_reset(&n->words);
-  struct ctxp_spawn spawn = {.program = ctxp_buf_cstr(&program), .topology = ctxp_buf_cstr(&sv->topology_file), .node = n->config->name, .log_level = sv->options->log_level, .log_fd = log_fd, .life_fd = sv->life[0], .lock_fd = sv->dirs.nodes_lock};
+  struct ctxp_spawn spawn = {.program = ctxp_buf_cstr(&program),
+      .topology = ctxp_buf_cstr(&sv->topology_file),
+      .node = n->config->name,
+      .log_level = sv->options->log_level,
+      .log_fd = log_fd,
+      .life_fd = sv->life[0],
+      .lock_fd = sv->dirs.nodes_lock};
   r = ctxp_spawn_node(&spawn, &n->pid, &n->ready_fd, err);
   if (r == 0) n->state = NODE_STARTING;
   return r;

@@ -15,7 +15,7 @@ struct uplink {
   const struct ctxp_import_options *options;
   struct ctxp_import_result *result;
   struct ctxp_client *clients[OPEN_CLIENTS]; /* [at] is the newest, if it is open */
-  uint64_t keys[OPEN_CLIENTS];               /* hashes of their keys */
+  uint64_t keys[OPEN_CLIENTS]; /* hashes of their keys */
   unsigned at;
 };
 

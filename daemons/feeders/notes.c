@@ -28,7 +28,8 @@ void ctxp_notes_fault(struct ctxp_notes *notes, const char *format, ...) {
 }
 
 void ctxp_notes_bad_line(struct ctxp_notes *notes, uint64_t number, const char *why) {
-  if (++notes->bad_lines <= BAD_LINES_TOLD) ctxp_notes_fault(notes, "%s:%llu: %s; the line was passed over", notes->file, (unsigned long long)number, why);
+  if (++notes->bad_lines <= BAD_LINES_TOLD)
+    ctxp_notes_fault(notes, "%s:%llu: %s; the line was passed over", notes->file, (unsigned long long)number, why);
   ctxp_notes_passed(notes, CTXP_STR("unreadable line"));
 }
 
@@ -43,7 +44,8 @@ void ctxp_notes_file_end(struct ctxp_notes *notes) {
   struct ctxp_buf *out = &notes->result->passed_over;
   if (notes->bad_lines > BAD_LINES_TOLD) {
     unsigned more = notes->bad_lines - BAD_LINES_TOLD;
-    ctxp_notes_fault(notes, "%s: %u more line%s could not be read and %s passed over", notes->file, more, more == 1 ? "" : "s", more == 1 ? "was" : "were");
+    ctxp_notes_fault(notes, "%s: %u more line%s could not be read and %s passed over", notes->file, more, more == 1 ? "" : "s",
+        more == 1 ? "was" : "were");
   }
   for (uint32_t name = 1; name < notes->kinds.count; name++, notes->passed++) {
     struct ctxp_str kind = ctxp_texts_text(&notes->kinds, name);

@@ -72,10 +72,13 @@ static int note_any(void *data, struct ctxp_stage *stage, struct ctxp_fold_sessi
 static int put_names(struct ctxp_stage *stage, const struct ctxp_fold_filter *among, bool agents, struct ctxp_buf *out) {
   struct names names = {.agents = agents};
   int r = ctxp_fold_each_session(stage, among, note_name, &names);
-  ctxp_buf_str(out, names.count == 0 ? "; there are none yet" : names.count == 1 && !names.more ? "; there is " : "; there are ");
+  ctxp_buf_str(out, names.count == 0 ? "; there are none yet" : names.count == 1 && !names.more ? "; there is " :
+                                                                                                  "; there are ");
   for (unsigned i = 0; i < names.count; i++) {
     bool last = i + 1 == names.count && !names.more;
-    ctxp_buf_printf(out, "%s'%s'", i == 0 ? "" : last ? " and " : ", ", ctxp_buf_cstr(&names.at[i]));
+    ctxp_buf_printf(out, "%s'%s'", i == 0 ? "" : last ? " and " :
+                                                        ", ",
+        ctxp_buf_cstr(&names.at[i]));
     ctxp_buf_deinit(&names.at[i]);
   }
   if (names.more) ctxp_buf_str(out, " and more");

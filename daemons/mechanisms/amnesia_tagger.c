@@ -102,7 +102,10 @@ static int prompt(struct ctxp_stage *stage, struct ctxp_amnesia *window, const s
   unsigned kept = ctxp_has(said, prompt, request) || said->keep > window->request_count ? 0 : (unsigned)said->keep;
   int model = changed(&window->prompt_model, said->model);
   if (model < 0) return model;
-  struct ctxp_occasion occasion = {.model = ctxp_str(window->prompt_model), .applied = false, .ask = ev->seq, .cold = model || window->compacted || idle(window, ctxp_stage_options(stage), ev->ts_ms)};
+  struct ctxp_occasion occasion = {.model = ctxp_str(window->prompt_model),
+      .applied = false,
+      .ask = ev->seq,
+      .cold = model || window->compacted || idle(window, ctxp_stage_options(stage), ev->ts_ms)};
   window->base.changed = true;
   window->last_ms = ev->ts_ms;
   if (window->overlong) return 0;
@@ -237,5 +240,17 @@ static const struct ctxp_option options[] = {{.name = "min_tokens",
         .offset = offsetof(struct ctxp_amnesia_options, cache_ttl_s)},
     {0}};
 
-const struct ctxp_stage_ops ctxp_stage_amnesia_tagger = {
-    .api = CTXP_STAGE_API, .name = "amnesia-tagger", .summary = "removes results that are of no more use from the window", .role = CTXP_ROLE_MECHANISM_NODE, .version = 1, .consumes = consumes, .emits = emits, .options = options, .options_size = sizeof(struct ctxp_amnesia_options), .state_size = sizeof(struct state), .open = open_stage, .event = event, .save = save, .close = close_stage};
+const struct ctxp_stage_ops ctxp_stage_amnesia_tagger = {.api = CTXP_STAGE_API,
+    .name = "amnesia-tagger",
+    .summary = "removes results that are of no more use from the window",
+    .role = CTXP_ROLE_MECHANISM_NODE,
+    .version = 1,
+    .consumes = consumes,
+    .emits = emits,
+    .options = options,
+    .options_size = sizeof(struct ctxp_amnesia_options),
+    .state_size = sizeof(struct state),
+    .open = open_stage,
+    .event = event,
+    .save = save,
+    .close = close_stage};

@@ -207,7 +207,10 @@ static int missed(struct ctxp_stage *stage, struct window *window, const struct 
   for (unsigned i = ctxp_missed_here(stage, said) ? window->count : 0; i-- > 0;) {
     if (window->claims[i].ask != said->askSeq) continue;
     struct ctxp_event out = {.kind = CTXP_KIND_regret};
-    out.regret = (struct ctxp_regret){.mechanism = CTXP_STR("bash"), .toolCallId = {window->claims[i].call, window->claims[i].call_len}, .tokens = window->claims[i].saved, .reason = CTXP_STR("not applied")};
+    out.regret = (struct ctxp_regret){.mechanism = CTXP_STR("bash"),
+        .toolCallId = {window->claims[i].call, window->claims[i].call_len},
+        .tokens = window->claims[i].saved,
+        .reason = CTXP_STR("not applied")};
     int r = ctxp_stage_emit(stage, &out);
     if (r < 0) return r;
     unclaim(window, i);
@@ -276,5 +279,17 @@ static const struct ctxp_option options[] = {{.name = "min_tokens",
         .offset = offsetof(struct options, errors)},
     {0}};
 
-const struct ctxp_stage_ops ctxp_stage_bash_digest = {
-    .api = CTXP_STAGE_API, .name = "bash-digest", .summary = "answers a large shell output with its digest", .role = CTXP_ROLE_MECHANISM_NODE, .version = 1, .consumes = consumes, .emits = emits, .options = options, .options_size = sizeof(struct options), .state_size = sizeof(struct state), .open = open_stage, .event = event, .save = save, .close = close_stage};
+const struct ctxp_stage_ops ctxp_stage_bash_digest = {.api = CTXP_STAGE_API,
+    .name = "bash-digest",
+    .summary = "answers a large shell output with its digest",
+    .role = CTXP_ROLE_MECHANISM_NODE,
+    .version = 1,
+    .consumes = consumes,
+    .emits = emits,
+    .options = options,
+    .options_size = sizeof(struct options),
+    .state_size = sizeof(struct state),
+    .open = open_stage,
+    .event = event,
+    .save = save,
+    .close = close_stage};

@@ -26,7 +26,10 @@ enum {
   MISSES_MAX = 40 /* lines that did not fit, until no more are tried */
 };
 
-enum grouping { EACH, EQUAL, SHAPED, GROUPINGS };
+enum grouping { EACH,
+  EQUAL,
+  SHAPED,
+  GROUPINGS };
 
 struct group {
   UT_hash_handle hh;
@@ -191,7 +194,6 @@ static void to_tail(struct digest *d, const struct ctxp_pick *pick) {
   if (!run) d->tail.count++;
   d->tail.at[(d->tail.count - 1) % TAIL_LINES] = *pick;
 }
-
 
 /* inside of a hunk of a diff lines are what they quote */
 static enum ctxp_line_class classify(struct digest *d, struct ctxp_str line) {

@@ -4,7 +4,9 @@
 #include "mechanisms/digest_lines.h"
 #include "mechanisms/digest_picks.h"
 
-enum { CUT_UNITS = 300, CUT_HEAD = 200, CUT_TAIL = 60 /* a line that need not survive is shown cut above the first */ };
+enum { CUT_UNITS = 300,
+  CUT_HEAD = 200,
+  CUT_TAIL = 60 /* a line that need not survive is shown cut above the first */ };
 
 size_t ctxp_pick_units(size_t units) { return units > CUT_UNITS ? CUT_HEAD + CUT_TAIL + 30 : units; }
 

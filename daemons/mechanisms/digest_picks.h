@@ -40,4 +40,5 @@ size_t ctxp_pick_units(size_t units);
 /* Most UTF-16 units that the picks, in the order of the text, take with their marks. */
 size_t ctxp_picks_cost(const struct ctxp_outline *outline, const struct ctxp_picks *picks);
 /* Appends them, a newline after each line. */
-int ctxp_picks_write(const struct ctxp_outline *outline, const struct ctxp_picks *picks, struct ctxp_buf *out) __attribute__((warn_unused_result));
+int ctxp_picks_write(const struct ctxp_outline *outline, const struct ctxp_picks *picks, struct ctxp_buf *out)
+    __attribute__((warn_unused_result));

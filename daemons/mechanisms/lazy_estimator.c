@@ -123,5 +123,17 @@ static const struct ctxp_option options[] = {{.name = "skills",
                                                  .offset = offsetof(struct options, skills)},
     {0}};
 
-const struct ctxp_stage_ops ctxp_stage_lazy_estimator = {
-    .api = CTXP_STAGE_API, .name = "lazy-estimator", .summary = "estimates the tool and skill descriptions that were not injected", .role = CTXP_ROLE_MECHANISM_NODE, .version = 1, .consumes = consumes, .emits = emits, .options = options, .options_size = sizeof(struct options), .state_size = sizeof(struct state), .open = open_stage, .event = event, .save = save, .close = close_stage};
+const struct ctxp_stage_ops ctxp_stage_lazy_estimator = {.api = CTXP_STAGE_API,
+    .name = "lazy-estimator",
+    .summary = "estimates the tool and skill descriptions that were not injected",
+    .role = CTXP_ROLE_MECHANISM_NODE,
+    .version = 1,
+    .consumes = consumes,
+    .emits = emits,
+    .options = options,
+    .options_size = sizeof(struct options),
+    .state_size = sizeof(struct state),
+    .open = open_stage,
+    .event = event,
+    .save = save,
+    .close = close_stage};

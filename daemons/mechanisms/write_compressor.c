@@ -267,5 +267,18 @@ static const struct ctxp_option options[] = {{.name = "min_bytes",
         .offset = offsetof(struct options, sticky)},
     {0}};
 
-const struct ctxp_stage_ops ctxp_stage_write_compressor = {
-    .api = CTXP_STAGE_API, .name = "write-compressor", .summary = "turns a written file into one line of fact", .role = CTXP_ROLE_MECHANISM_NODE, .version = 1, .consumes = consumes, .emits = emits, .options = options, .options_size = sizeof(struct options), .state_size = sizeof(struct state), .open = open_stage, .event = event, .save = save, .query = query, .close = close_stage};
+const struct ctxp_stage_ops ctxp_stage_write_compressor = {.api = CTXP_STAGE_API,
+    .name = "write-compressor",
+    .summary = "turns a written file into one line of fact",
+    .role = CTXP_ROLE_MECHANISM_NODE,
+    .version = 1,
+    .consumes = consumes,
+    .emits = emits,
+    .options = options,
+    .options_size = sizeof(struct options),
+    .state_size = sizeof(struct state),
+    .open = open_stage,
+    .event = event,
+    .save = save,
+    .query = query,
+    .close = close_stage};

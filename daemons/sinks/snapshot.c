@@ -1,9 +1,9 @@
 /* sink-snapshot: the savings of every session as one small file, which can be given back as `restore` of its session_start.
  *
  * What a session's file holds is a function of the session's events alone, its `seq` too (that of the last event that changed
- * it). A file is replaced as a whole (written beside, synced, renamed; many together, with one sync), and never by an older one: after a crash the events since
- * the last save come again, and would bring an older state first. Files from before this node's own store began are known by
- * their seq, and give way. */
+ * it). A file is replaced as a whole (written beside, synced, renamed; many together, with one sync), and never by an older one: after a
+ * crash the events since the last save come again, and would bring an older state first. Files from before this node's own store began are
+ * known by their seq, and give way. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

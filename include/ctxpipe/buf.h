@@ -22,7 +22,10 @@ void ctxp_buf_printf(struct ctxp_buf *buf, const char *format, ...) __attribute_
 /* The content as a C string, owned by the buffer; "" if it failed. */
 const char *ctxp_buf_cstr(struct ctxp_buf *buf);
 void ctxp_buf_deinit(struct ctxp_buf *buf);
-static inline void ctxp_buf_reset(struct ctxp_buf *buf) { buf->len = 0; buf->failed = false; }
+static inline void ctxp_buf_reset(struct ctxp_buf *buf) {
+  buf->len = 0;
+  buf->failed = false;
+}
 static inline int ctxp_buf_error(const struct ctxp_buf *buf) { return buf->failed ? -12 /* -ENOMEM */ : 0; }
 static inline struct ctxp_raw ctxp_buf_raw(const struct ctxp_buf *buf) { return (struct ctxp_raw){buf->ptr, buf->len}; }
 static inline struct ctxp_str ctxp_buf_view(const struct ctxp_buf *buf) { return (struct ctxp_str){(const char *)buf->ptr, buf->len}; }

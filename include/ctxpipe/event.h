@@ -41,9 +41,13 @@ enum ctxp_kind {
 #define CTXP_KIND_MEMBER(id, c, wire, group, fields, doc) CTXP_KIND_##c = (id),
   CTXP_KINDS(CTXP_KIND_MEMBER)
 #undef CTXP_KIND_MEMBER
-  CTXP_KIND_MAX = 128
+      CTXP_KIND_MAX = 128
 };
-enum ctxp_group { CTXP_GROUP_AGENT, CTXP_GROUP_COLLECTOR, CTXP_GROUP_MECHANISM, CTXP_GROUP_FOLD, CTXP_GROUP_ANY };
+enum ctxp_group { CTXP_GROUP_AGENT,
+  CTXP_GROUP_COLLECTOR,
+  CTXP_GROUP_MECHANISM,
+  CTXP_GROUP_FOLD,
+  CTXP_GROUP_ANY };
 
 #define CTXP_MEMBER_STR(rec, name) struct ctxp_str name;
 #define CTXP_MEMBER_U64(rec, name) uint64_t name;
@@ -77,7 +81,7 @@ CTXP_KINDS(CTXP_KIND_STRUCT)
 
 struct ctxp_event {
   enum ctxp_kind kind;
-  uint64_t seq;   /* number in the stream that it was read from; 0: in no stream yet */
+  uint64_t seq; /* number in the stream that it was read from; 0: in no stream yet */
   uint64_t cause; /* the collector's number of the event that it derives from; 0 on the collector's own stream */
   uint64_t ts_ms; /* UTC; the agent's time of the causing event; 0: not stamped yet. Never used for order */
   struct ctxp_str agent, session, thread; /* together: one context window */
@@ -90,10 +94,21 @@ struct ctxp_event {
 
 /* ---- shapes: the table as data ---- */
 enum ctxp_type {
-  CTXP_TYPE_STR, CTXP_TYPE_U64, CTXP_TYPE_I64, CTXP_TYPE_BOOL, CTXP_TYPE_TIME, CTXP_TYPE_NANO,
-  CTXP_TYPE_ENUM, CTXP_TYPE_REC, CTXP_TYPE_LIST, CTXP_TYPE_STRS, CTXP_TYPE_RAW
+  CTXP_TYPE_STR,
+  CTXP_TYPE_U64,
+  CTXP_TYPE_I64,
+  CTXP_TYPE_BOOL,
+  CTXP_TYPE_TIME,
+  CTXP_TYPE_NANO,
+  CTXP_TYPE_ENUM,
+  CTXP_TYPE_REC,
+  CTXP_TYPE_LIST,
+  CTXP_TYPE_STRS,
+  CTXP_TYPE_RAW
 };
-enum ctxp_need { CTXP_NEED_REQ, CTXP_NEED_OPT, CTXP_NEED_OWN };
+enum ctxp_need { CTXP_NEED_REQ,
+  CTXP_NEED_OPT,
+  CTXP_NEED_OWN };
 struct ctxp_names { /* of an enum */
   const char *name;
   const char *const *wire, *const *shown;
@@ -114,7 +129,7 @@ struct ctxp_shape {
   const char *name;
   const struct ctxp_field *fields;
   unsigned count;
-  size_t size;       /* of the struct */
+  size_t size; /* of the struct */
   uint64_t required; /* bits */
 };
 struct ctxp_kind_info {
@@ -128,7 +143,7 @@ struct ctxp_kind_info {
 const struct ctxp_kind_info *ctxp_kind_info(enum ctxp_kind kind);
 /* CTXP_KIND_NONE for a name that is no kind */
 enum ctxp_kind ctxp_kind_parse(struct ctxp_str name);
-const char *ctxp_band_name(enum ctxp_band band);  /* wire name */
+const char *ctxp_band_name(enum ctxp_band band); /* wire name */
 const char *ctxp_band_shown(enum ctxp_band band); /* for people */
 /* false: no band of that name */
 bool ctxp_band_parse(struct ctxp_str name, enum ctxp_band *ret_band);

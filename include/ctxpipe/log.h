@@ -1,7 +1,10 @@
 /* Log lines: time, level, node, topic, sentence, then key=value. Never an event's payload above debug. */
 #pragma once
 
-enum ctxp_level { CTXP_LOG_ERROR, CTXP_LOG_WARN, CTXP_LOG_INFO, CTXP_LOG_DEBUG };
+enum ctxp_level { CTXP_LOG_ERROR,
+  CTXP_LOG_WARN,
+  CTXP_LOG_INFO,
+  CTXP_LOG_DEBUG };
 
 void ctxp_log_set(const char *node, enum ctxp_level level); /* node: borrowed for ever */
 enum ctxp_level ctxp_log_level(void);

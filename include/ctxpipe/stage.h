@@ -12,11 +12,20 @@
 
 #define CTXP_STAGE_API 1
 
-enum ctxp_stage_role { CTXP_ROLE_COLLECTOR_NODE, CTXP_ROLE_MECHANISM_NODE, CTXP_ROLE_FOLD_NODE, CTXP_ROLE_SINK_NODE };
+enum ctxp_stage_role { CTXP_ROLE_COLLECTOR_NODE,
+  CTXP_ROLE_MECHANISM_NODE,
+  CTXP_ROLE_FOLD_NODE,
+  CTXP_ROLE_SINK_NODE };
 
 /* Sub-topics of tool_result: the class of its tool. A fixed table (common/codec/tools.h), never an agent's text. */
 enum ctxp_tool_class {
-  CTXP_TOOL_SHELL, CTXP_TOOL_READ, CTXP_TOOL_SEARCH, CTXP_TOOL_WRITE, CTXP_TOOL_SKILL, CTXP_TOOL_OTHER, CTXP_TOOL_CLASSES
+  CTXP_TOOL_SHELL,
+  CTXP_TOOL_READ,
+  CTXP_TOOL_SEARCH,
+  CTXP_TOOL_WRITE,
+  CTXP_TOOL_SKILL,
+  CTXP_TOOL_OTHER,
+  CTXP_TOOL_CLASSES
 };
 
 struct ctxp_consume { /* kind NONE ends a table */
@@ -28,11 +37,11 @@ struct ctxp_stage; /* the host's; with it a stage asks for the services below */
 struct ctxp_prices; /* common/config/prices.h */
 
 struct ctxp_stage_ops {
-  unsigned api;              /* CTXP_STAGE_API; checked at start */
-  const char *name;          /* the daemon's name in the topology and in libexec */
-  const char *summary;       /* one line */
+  unsigned api; /* CTXP_STAGE_API; checked at start */
+  const char *name; /* the daemon's name in the topology and in libexec */
+  const char *summary; /* one line */
   enum ctxp_stage_role role;
-  unsigned version;          /* of its derivation: raised when the same input gives another output */
+  unsigned version; /* of its derivation: raised when the same input gives another output */
   const struct ctxp_consume *consumes;
   const enum ctxp_kind *emits; /* CTXP_KIND_NONE ends; NULL: nothing, no stream of its own */
   const struct ctxp_option *options;
@@ -67,6 +76,6 @@ int ctxp_stage_put(struct ctxp_stage *stage, struct ctxp_raw key, struct ctxp_ra
 int ctxp_stage_del(struct ctxp_stage *stage, struct ctxp_raw key) __attribute__((warn_unused_result));
 int ctxp_stage_get(struct ctxp_stage *stage, struct ctxp_raw key, struct ctxp_raw *ret_value) __attribute__((warn_unused_result));
 int ctxp_stage_each(struct ctxp_stage *stage, struct ctxp_raw prefix,
-                    int (*visit)(void *data, struct ctxp_raw key, struct ctxp_raw value), void *data) __attribute__((warn_unused_result));
+    int (*visit)(void *data, struct ctxp_raw key, struct ctxp_raw value), void *data) __attribute__((warn_unused_result));
 /* Counts an input that is not used, and keeps the sentence as the node's last error, for `status`. */
 void ctxp_stage_refuse(struct ctxp_stage *stage, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -21,7 +21,8 @@ int main(int argc, char **argv) {
     if (!file) return fprintf(stderr, "json: %s: %s\n", argv[i], strerror(errno)), 1;
     for (ssize_t len; (len = getline(&line, &cap, file)) > 0; lines++) {
       struct ctxp_error err;
-      if (ctxp_json_load(&json, (struct ctxp_str){line, (size_t)len}, &err) < 0) return fprintf(stderr, "json: %s: %s\n", argv[i], err.text), 1;
+      if (ctxp_json_load(&json, (struct ctxp_str){line, (size_t)len}, &err) < 0)
+        return fprintf(stderr, "json: %s: %s\n", argv[i], err.text), 1;
       sum += output_tokens(&json);
     }
   }

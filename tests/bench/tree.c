@@ -31,7 +31,8 @@ static bool chance(struct writer *w, unsigned percent) { return next(w) % 100 < 
 static size_t sized(struct writer *w, double median, double sigma, size_t low, size_t high) {
   double u = ((double)(next(w) >> 11) + 1) / 9007199254740993.0, v = (double)(next(w) >> 11) / 9007199254740992.0;
   double size = median * exp(sigma * sqrt(-2 * log(u)) * cos(6.283185307179586 * v));
-  return size < (double)low ? low : size > (double)high ? high : (size_t)size;
+  return size < (double)low ? low : size > (double)high ? high :
+                                                          (size_t)size;
 }
 
 static void random_id(struct writer *w, const char *prefix, char *ret_text, size_t size) {
@@ -50,9 +51,9 @@ static void uuid(struct writer *w, char ret_text[40]) {
 
 /* words, escaped as they stand in JSON; code: short lines with indents, else paragraphs */
 static void words(struct writer *w, size_t bytes, bool code) {
-  static const char *const list[] = {"the", "value", "returns", "error", "test", "file", "config", "buffer", "stream", "update", "index", "token",
-      "session", "const", "static", "void", "if", "else", "for", "while", "null", "=>", "==", "&&", "();", "0x1f", "src/lib/", "retry", "edge",
-      "\\\"quoted\\\"", "path\\\\to", "r\xc3\xa9sum\xc3\xa9", "\xe2\x9c\x93", "\xe2\x86\x92", "\xe6\x97\xa5\xe6\x9c\xac"};
+  static const char *const list[] = {"the", "value", "returns", "error", "test", "file", "config", "buffer", "stream", "update", "index",
+      "token", "session", "const", "static", "void", "if", "else", "for", "while", "null", "=>", "==", "&&", "();", "0x1f", "src/lib/",
+      "retry", "edge", "\\\"quoted\\\"", "path\\\\to", "r\xc3\xa9sum\xc3\xa9", "\xe2\x9c\x93", "\xe2\x86\x92", "\xe6\x97\xa5\xe6\x9c\xac"};
   size_t end = w->out.len + bytes, column = 0, wrap = code ? within(w, 20, 90) : 400;
   while (w->out.len < end) {
     const char *word = list[next(w) % (sizeof(list) / sizeof(list[0]))];
@@ -71,7 +72,8 @@ static void open_line(struct writer *w) {
     ctxp_buf_str(&w->out, "null");
   ctxp_buf_printf(&w->out, ",\"isSidechain\":%s,", w->agent[0] ? "true" : "false");
   if (w->agent[0]) ctxp_buf_printf(&w->out, "\"agentId\":\"%s\",", w->agent);
-  ctxp_buf_printf(&w->out, "\"userType\":\"external\",\"cwd\":\"%s\",\"sessionId\":\"%s\",\"version\":\"2.1.39\",\"gitBranch\":\"main\",", w->cwd, w->session);
+  ctxp_buf_printf(&w->out, "\"userType\":\"external\",\"cwd\":\"%s\",\"sessionId\":\"%s\",\"version\":\"2.1.39\",\"gitBranch\":\"main\",",
+      w->cwd, w->session);
 }
 
 static void close_line(struct writer *w) {
@@ -87,31 +89,42 @@ struct usage {
 
 static void block(struct writer *w, const struct usage *u, const char *head, size_t bytes, const char *tail) {
   open_line(w);
-  ctxp_buf_printf(&w->out, "\"message\":{\"model\":\"%s\",\"id\":\"%s\",\"type\":\"message\",\"role\":\"assistant\",\"content\":[%s", w->model, w->message, head);
+  ctxp_buf_printf(&w->out, "\"message\":{\"model\":\"%s\",\"id\":\"%s\",\"type\":\"message\",\"role\":\"assistant\",\"content\":[%s",
+      w->model, w->message, head);
   words(w, bytes, false);
-  ctxp_buf_printf(&w->out, "%s],\"stop_reason\":null,\"stop_sequence\":null,\"usage\":{\"input_tokens\":%u,\"cache_creation_input_tokens\":%u,"
-      "\"cache_read_input_tokens\":%llu,\"cache_creation\":{\"ephemeral_5m_input_tokens\":%u,\"ephemeral_1h_input_tokens\":0},\"output_tokens\":%u,"
-      "\"service_tier\":\"standard\"}},\"requestId\":\"%s\",\"type\":\"assistant\",", tail, u->input, u->write, (unsigned long long)w->cached, u->write, u->output, w->request);
+  ctxp_buf_printf(&w->out,
+      "%s],\"stop_reason\":null,\"stop_sequence\":null,\"usage\":{\"input_tokens\":%u,\"cache_creation_input_tokens\":%u,"
+      "\"cache_read_input_tokens\":%llu,\"cache_creation\":{\"ephemeral_5m_input_tokens\":%u,\"ephemeral_1h_input_tokens\":0},\"output_"
+      "tokens\":%u,"
+      "\"service_tier\":\"standard\"}},\"requestId\":\"%s\",\"type\":\"assistant\",",
+      tail, u->input, u->write, (unsigned long long)w->cached, u->write, u->output, w->request);
   close_line(w);
 }
 
 static const struct tool {
   const char *name, *argument; /* the argument that words are put into, after the path */
-  double call, result;         /* medians of their sizes */
+  double call, result; /* medians of their sizes */
 } tools[] = {
-    {"Bash", "\"command\":\"", 90, 900}, {"Bash", "\"command\":\"", 60, 2500}, {"Read", "\"limit\":2000,\"note\":\"", 1, 3500}, {"Read", "\"limit\":400,\"note\":\"", 1, 3000},
-    {"Edit", "\"old_string\":\"", 700, 700}, {"Write", "\"content\":\"", 3000, 120}, {"Grep", "\"pattern\":\"", 20, 1200},
+    {"Bash", "\"command\":\"", 90, 900},
+    {"Bash", "\"command\":\"", 60, 2500},
+    {"Read", "\"limit\":2000,\"note\":\"", 1, 3500},
+    {"Read", "\"limit\":400,\"note\":\"", 1, 3000},
+    {"Edit", "\"old_string\":\"", 700, 700},
+    {"Write", "\"content\":\"", 3000, 120},
+    {"Grep", "\"pattern\":\"", 20, 1200},
 };
 
 static void tool_round(struct writer *w, const struct usage *u) {
   const struct tool *tool = &tools[next(w) % (sizeof(tools) / sizeof(tools[0]))];
   char id[32], head[256];
   random_id(w, "toolu_01", id, sizeof(id));
-  snprintf(head, sizeof(head), "{\"type\":\"tool_use\",\"id\":\"%s\",\"name\":\"%s\",\"input\":{\"file_path\":\"%s/src/mod%u/file%u.ts\",%s", id, tool->name, w->cwd,
+  snprintf(head, sizeof(head),
+      "{\"type\":\"tool_use\",\"id\":\"%s\",\"name\":\"%s\",\"input\":{\"file_path\":\"%s/src/mod%u/file%u.ts\",%s", id, tool->name, w->cwd,
       within(w, 0, 30), within(w, 0, 99), tool->argument);
   block(w, u, head, sized(w, tool->call, 0.9, 1, 50000), "\"}}");
   open_line(w);
-  ctxp_buf_printf(&w->out, "\"type\":\"user\",\"message\":{\"role\":\"user\",\"content\":[{\"tool_use_id\":\"%s\",\"type\":\"tool_result\",\"content\":\"", id);
+  ctxp_buf_printf(&w->out,
+      "\"type\":\"user\",\"message\":{\"role\":\"user\",\"content\":[{\"tool_use_id\":\"%s\",\"type\":\"tool_result\",\"content\":\"", id);
   size_t from = w->out.len;
   words(w, sized(w, tool->result, 1.2, 10, 29000), true);
   size_t len = w->out.len - from;
@@ -134,7 +147,8 @@ static void turn(struct writer *w, bool asked) {
   random_id(w, "msg_01", w->message, sizeof(w->message));
   random_id(w, "req_011", w->request, sizeof(w->request));
   struct usage u = {within(w, 1, 12), within(w, 100, 4000), within(w, 1, 900)};
-  if (chance(w, 45)) block(w, &u, "{\"type\":\"thinking\",\"signature\":\"c2lnbmF0dXJl\",\"thinking\":\"", sized(w, 600, 0.9, 30, 9000), "\"}");
+  if (chance(w, 45))
+    block(w, &u, "{\"type\":\"thinking\",\"signature\":\"c2lnbmF0dXJl\",\"thinking\":\"", sized(w, 600, 0.9, 30, 9000), "\"}");
   if (chance(w, 50)) block(w, &u, "{\"type\":\"text\",\"text\":\"", sized(w, 350, 1, 10, 12000), "\"}");
   tool_round(w, &u);
   w->cached += u.write;

@@ -40,8 +40,10 @@ static int one_turn(struct agent *a, uint64_t turn) {
   char call_id[32], text[4096];
   snprintf(call_id, sizeof(call_id), "c-%llu", (unsigned long long)turn);
   memset(text, 'x', sizeof(text));
-  struct ctxp_event start = {.kind = CTXP_KIND_turn_start, .turn_start = {.turn = turn}}, end = {.kind = CTXP_KIND_turn_end, .turn_end = {.turn = turn}};
-  struct ctxp_event result = {.kind = CTXP_KIND_tool_result, .tool_result = {.toolCallId = {call_id, strlen(call_id)}, .tool = STR("bash"), .text = {text, turn % sizeof(text)}}};
+  struct ctxp_event start = {.kind = CTXP_KIND_turn_start, .turn_start = {.turn = turn}},
+                    end = {.kind = CTXP_KIND_turn_end, .turn_end = {.turn = turn}};
+  struct ctxp_event result = {.kind = CTXP_KIND_tool_result,
+      .tool_result = {.toolCallId = {call_id, strlen(call_id)}, .tool = STR("bash"), .text = {text, turn % sizeof(text)}}};
   struct ctxp_event call = prompt(a, turn, call_id);
   int r = send_event(a, start);
   if (r == 0) r = send_event(a, call);
@@ -51,14 +53,16 @@ static int one_turn(struct agent *a, uint64_t turn) {
 
 static int run(struct agent *a, uint64_t turns) {
   char line[16];
-  struct ctxp_event start = {.kind = CTXP_KIND_session_start, .session_start = {.product = STR("c-agent")}}, end = {.kind = CTXP_KIND_session_end};
+  struct ctxp_event start = {.kind = CTXP_KIND_session_start, .session_start = {.product = STR("c-agent")}},
+                    end = {.kind = CTXP_KIND_session_end};
   int r = send_event(a, start);
   for (uint64_t turn = 0; turn < turns && r == 0; turn++) {
     if (fgets(line, sizeof(line), stdin) == NULL) clearerr(stdin);
     r = one_turn(a, turn);
   }
   if (r == 0) r = send_event(a, end);
-  if (r == 0 && (r = ctxp_client_flush(a->client, PATIENCE_MS, &a->err)) > 0) snprintf(a->err.text, sizeof(a->err.text), "not everything was acknowledged within a minute");
+  if (r == 0 && (r = ctxp_client_flush(a->client, PATIENCE_MS, &a->err)) > 0)
+    snprintf(a->err.text, sizeof(a->err.text), "not everything was acknowledged within a minute");
   return r;
 }
 
@@ -70,7 +74,7 @@ int main(int argc, char **argv) {
   if (r == 0) r = run(&a, strtoull(argv[3], NULL, 10));
   ctxp_client_free(a.client);
   if (r != 0) return fprintf(stderr, "agent: %s\n", a.err.text), 1;
-  printf("{\"events\":%llu,\"requests\":%llu,\"billed\":%llu,\"sessions\":1}\n", (unsigned long long)a.events, (unsigned long long)a.requests,
-      (unsigned long long)a.billed);
+  printf("{\"events\":%llu,\"requests\":%llu,\"billed\":%llu,\"sessions\":1}\n", (unsigned long long)a.events,
+      (unsigned long long)a.requests, (unsigned long long)a.billed);
   return 0;
 }

@@ -106,7 +106,8 @@ static void refuse(void *data, const char *sentence) {
   snprintf(t->last_refusal, sizeof(t->last_refusal), "%s", sentence);
 }
 
-static const struct ctxp_host_ops host = {.emit = emit, .answer = answer, .put = put, .del = del, .get = get, .each = each, .refuse = refuse};
+static const struct ctxp_host_ops host = {
+    .emit = emit, .answer = answer, .put = put, .del = del, .get = get, .each = each, .refuse = refuse};
 
 static void start(struct ctxp_test *t) {
   struct ctxp_error err;
@@ -140,7 +141,8 @@ void ctxp_test_reopen(struct ctxp_test *t) {
 static void deliver(struct ctxp_test *t, const struct ctxp_buf *body, uint64_t seq, uint64_t cause) {
   struct ctxp_event event;
   struct ctxp_fault fault;
-  if (ctxp_event_decode(body->ptr, body->len, &event, NULL, &fault) < 0) fail_msg("pushed an event that does not decode: %s %s", fault.field, fault.reason);
+  if (ctxp_event_decode(body->ptr, body->len, &event, NULL, &fault) < 0)
+    fail_msg("pushed an event that does not decode: %s %s", fault.field, fault.reason);
   event.seq = seq ? seq : ++t->seq;
   event.cause = cause;
   if (!event.ts_ms) event.ts_ms = UINT64_C(1756534219000) + 1000 * event.seq;

@@ -84,7 +84,8 @@ static void a_sentence_is_cut_at_a_character(void **state) {
     strcpy(text + before, "\xf0\x9d\x84\x9e");
     assert_int_equal(ctxp_error_set(&err, -EINVAL, "%s", text), -EINVAL);
     assert_true(ctxp_utf8_valid(ctxp_str(err.text)));
-    size_t whole = before + 4 < CTXP_ERROR_MAX ? before + 4 : before < CTXP_ERROR_MAX ? before : CTXP_ERROR_MAX - 1;
+    size_t whole = before + 4 < CTXP_ERROR_MAX ? before + 4 : before < CTXP_ERROR_MAX ? before :
+                                                                                        CTXP_ERROR_MAX - 1;
     assert_int_equal(strlen(err.text), whole);
   }
   assert_int_equal(ctxp_error_set(NULL, -ENOENT, "%d", 1), -ENOENT);

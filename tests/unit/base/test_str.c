@@ -13,7 +13,8 @@ static size_t put(uint32_t c, char out[4]) {
   if (c < 0x80) return out[0] = (char)c, 1;
   if (c < 0x800) return out[0] = (char)(0xc0 | c >> 6), out[1] = (char)(0x80 | (c & 63)), 2;
   if (c < 0x10000) return out[0] = (char)(0xe0 | c >> 12), out[1] = (char)(0x80 | (c >> 6 & 63)), out[2] = (char)(0x80 | (c & 63)), 3;
-  out[0] = (char)(0xf0 | c >> 18), out[1] = (char)(0x80 | (c >> 12 & 63)), out[2] = (char)(0x80 | (c >> 6 & 63)), out[3] = (char)(0x80 | (c & 63));
+  out[0] = (char)(0xf0 | c >> 18), out[1] = (char)(0x80 | (c >> 12 & 63)), out[2] = (char)(0x80 | (c >> 6 & 63)),
+  out[3] = (char)(0x80 | (c & 63));
   return 4;
 }
 
@@ -37,8 +38,9 @@ static void every_code_point_decodes_to_itself(void **state) {
 
 static void what_is_not_utf8_is_refused(void **state) {
   (void)state;
-  static const char *const wrong[] = {"\x80", "\xbf", "\xc0\x80", "\xc1\xbf", "\xe0\x80\x80", "\xe0\x9f\xbf", "\xed\xa0\x80", "\xed\xbf\xbf",
-      "\xf0\x80\x80\x80", "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xff", "\xc3(", "\xe2\x82(", "\xe2(\xac", "\xf0\x9d\x84("};
+  static const char *const wrong[] = {"\x80", "\xbf", "\xc0\x80", "\xc1\xbf", "\xe0\x80\x80", "\xe0\x9f\xbf", "\xed\xa0\x80",
+      "\xed\xbf\xbf", "\xf0\x80\x80\x80", "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xff", "\xc3(", "\xe2\x82(",
+      "\xe2(\xac", "\xf0\x9d\x84("};
   for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
     assert_false(ctxp_utf8_valid(ctxp_str(wrong[i])));
     char padded[32] = "01234567"; /* behind a run of ASCII that is taken eight at a time */
@@ -55,15 +57,20 @@ static void units_are_counted_as_javascript_counts(void **state) {
   assert_int_equal(ctxp_utf16_units(CTXP_STR("abcdefghijk")), 11);
   assert_int_equal(ctxp_utf16_units(CTXP_STR("\xc3\xa4\xe6\x97\xa5")), 2);
   assert_int_equal(ctxp_utf16_units(CTXP_STR("\xf0\x9d\x84\x9e")), 2);
-  assert_int_equal(ctxp_utf16_units(CTXP_STR("12345678\xf0\x9d\x84\x9e""12345678")), 18);
-  assert_int_equal(ctxp_utf16_units(CTXP_STR("a\xff\x80""b")), 4); /* each byte that is not UTF-8 is one U+FFFD */
+  assert_int_equal(ctxp_utf16_units(CTXP_STR("12345678\xf0\x9d\x84\x9e"
+                                             "12345678")),
+      18);
+  assert_int_equal(ctxp_utf16_units(CTXP_STR("a\xff\x80"
+                                             "b")),
+      4); /* each byte that is not UTF-8 is one U+FFFD */
 }
 
 static void a_prefix_never_splits_a_character(void **state) {
   (void)state;
   const struct ctxp_str text = CTXP_STR("a\xf0\x9d\x84\x9e\xc3\xa4z");
   static const size_t bytes[] = {0, 1, 1, 5, 7, 8, 8};
-  for (size_t units = 0; units < sizeof(bytes) / sizeof(bytes[0]); units++) assert_int_equal(ctxp_utf16_prefix(text, units).len, bytes[units]);
+  for (size_t units = 0; units < sizeof(bytes) / sizeof(bytes[0]); units++)
+    assert_int_equal(ctxp_utf16_prefix(text, units).len, bytes[units]);
   assert_int_equal(ctxp_utf16_prefix(text, SIZE_MAX).len, text.len);
 }
 

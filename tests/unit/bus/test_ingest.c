@@ -32,7 +32,13 @@ static void hello_has_these_bytes_and_comes_back(void **state) {
   (void)state;
   ctxp_auto_buf out = {0};
   write_hello(&out);
-  ASSERT_BYTES(&out, "\x93\x01\xa5hello\x88\xa6""client\xa1x\xa3key\xa1k\xa5""agent\xa1""a\xa7product\xa2pi\xa5nonce\x01\xa6stream\x02\xa4""base\x03\xa8outcomes\x92\x92\x04\xa7""applied\x92\xcd\x01\xf4\xa4lost");
+  ASSERT_BYTES(&out,
+      "\x93\x01\xa5hello\x88\xa6"
+      "client\xa1x\xa3key\xa1k\xa5"
+      "agent\xa1"
+      "a\xa7product\xa2pi\xa5nonce\x01\xa6stream\x02\xa4"
+      "base\x03\xa8outcomes\x92\x92\x04\xa7"
+      "applied\x92\xcd\x01\xf4\xa4lost");
   struct ctxp_ingest m = decode(&out);
   struct ctxp_ingest_outcome o;
   assert_int_equal(m.op, CTXP_INGEST_HELLO);
@@ -54,7 +60,8 @@ static void events_have_these_bytes_and_come_back(void **state) {
   ctxp_ingest_write_events(&out, 7, 2);
   ctxp_ingest_write_item(&out, 8, (struct ctxp_raw){(const uint8_t *)"\x80", 1});
   ctxp_ingest_write_item(&out, 300, (struct ctxp_raw){(const uint8_t *)"zz", 2});
-  ASSERT_BYTES(&out, "\x94\x01\xa6""events\x07\x92\x92\x08\xc4\x01\x80\x92\xcd\x01\x2c\xc4\x02zz");
+  ASSERT_BYTES(&out, "\x94\x01\xa6"
+                     "events\x07\x92\x92\x08\xc4\x01\x80\x92\xcd\x01\x2c\xc4\x02zz");
   struct ctxp_ingest m = decode(&out);
   uint64_t seq;
   struct ctxp_raw body;
@@ -72,7 +79,8 @@ static void the_collectors_messages_have_these_bytes_and_come_back(void **state)
   (void)state;
   ctxp_auto_buf out = {0};
   ctxp_ingest_write_ack(&out, 9, 200);
-  ASSERT_BYTES(&out, "\x94\x01\xa3""ack\x09\xcc\xc8");
+  ASSERT_BYTES(&out, "\x94\x01\xa3"
+                     "ack\x09\xcc\xc8");
   struct ctxp_ingest m = decode(&out);
   assert_int_equal(m.ack.seq, 9);
   assert_int_equal(m.ack.instance, 200);
@@ -86,14 +94,16 @@ static void the_collectors_messages_have_these_bytes_and_come_back(void **state)
   struct ctxp_ingest_refused refused = {5, CTXP_STR("prompt"), CTXP_STR("keep"), CTXP_STR("why")};
   ctxp_buf_reset(&out);
   ctxp_ingest_write_refused(&out, &refused);
-  ASSERT_BYTES(&out, "\x93\x01\xa7refused\x84\xa3seq\x05\xa4kind\xa6prompt\xa5""field\xa4keep\xa6reason\xa3why");
+  ASSERT_BYTES(&out, "\x93\x01\xa7refused\x84\xa3seq\x05\xa4kind\xa6prompt\xa5"
+                     "field\xa4keep\xa6reason\xa3why");
   m = decode(&out);
   assert_true(ctxp_str_is(m.refused.field, "keep"));
 
   struct ctxp_ingest_answer answer = {6, 7, {(const uint8_t *)"\x81\xa9unchanged\xc3", 12}};
   ctxp_buf_reset(&out);
   ctxp_ingest_write_answer(&out, &answer);
-  ASSERT_BYTES(&out, "\x95\x01\xa6""answer\x06\x07\x81\xa9unchanged\xc3");
+  ASSERT_BYTES(&out, "\x95\x01\xa6"
+                     "answer\x06\x07\x81\xa9unchanged\xc3");
   m = decode(&out);
   assert_true(ctxp_map_bool(m.answer.actions, "unchanged", false));
 
@@ -173,7 +183,8 @@ static void a_verdict_comes_back_and_garbage_does_not(void **state) {
   ctxp_auto_buf out = {0};
   struct ctxp_verdict v = {CTXP_STR("bash"), 77, CTXP_VERDICT_ACTIONS, {(const uint8_t *)"\x81\xa1x\x01", 4}}, got;
   ctxp_verdict_write(&out, &v);
-  ASSERT_BYTES(&out, "\x94\x01\xa4""bash\x4d\x81\xa1x\x01");
+  ASSERT_BYTES(&out, "\x94\x01\xa4"
+                     "bash\x4d\x81\xa1x\x01");
   assert_int_equal(ctxp_verdict_read(ctxp_buf_raw(&out), &got), 0);
   assert_int_equal(got.ask_seq, 77);
   assert_int_equal(got.kind, CTXP_VERDICT_ACTIONS);

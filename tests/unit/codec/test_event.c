@@ -19,7 +19,8 @@ static void decode(const struct ctxp_buf *buf, struct ctxp_event *ev) {
 
 static void an_event_survives_encode_and_decode(void **state) {
   (void)state;
-  struct ctxp_event ev = {.kind = CTXP_KIND_prompt, .ts_ms = 1756534219549, .agent = CTXP_STR("pi@dev"), .session = CTXP_STR("s1"), .thread = CTXP_STR("")};
+  struct ctxp_event ev = {
+      .kind = CTXP_KIND_prompt, .ts_ms = 1756534219549, .agent = CTXP_STR("pi@dev"), .session = CTXP_STR("s1"), .thread = CTXP_STR("")};
   ctxp_auto_buf list = {0}, body = {0}, again = {0};
   struct ctxp_ref ref = {.id = CTXP_STR("m1")};
   ctxp_set(&ref, ref, band, CTXP_BAND_file_view);
@@ -67,15 +68,20 @@ static void the_seeds_bash_line_comes_out_byte_for_byte(void **state) {
   ev.bash.saved = 8700;
   ctxp_set(&ev.bash, bash, applied, true);
   assert_int_equal(ctxp_json_from_event(&ev, true, &line), 0);
-  assert_string_equal(ctxp_buf_cstr(&line), "{\"ts\":\"2026-08-30T06:06:20.401Z\",\"kind\":\"bash\",\"toolCallId\":\"call_...\",\"command\":\"...\",\"originalTokens\":9000,\"summaryTokens\":300,\"saved\":8700}");
+  assert_string_equal(ctxp_buf_cstr(&line),
+      "{\"ts\":\"2026-08-30T06:06:20.401Z\",\"kind\":\"bash\",\"toolCallId\":\"call_...\",\"command\":\"...\",\"originalTokens\":9000,"
+      "\"summaryTokens\":300,\"saved\":8700}");
   ctxp_buf_reset(&line);
   assert_int_equal(ctxp_json_from_event(&ev, false, &line), 0);
-  assert_string_equal(ctxp_buf_cstr(&line), "{\"ts\":\"2026-08-30T06:06:20.401Z\",\"kind\":\"bash\",\"toolCallId\":\"call_...\",\"command\":\"...\",\"originalTokens\":9000,\"summaryTokens\":300,\"saved\":8700,\"agent\":\"a\",\"session\":\"s\",\"thread\":\"\",\"applied\":true}");
+  assert_string_equal(ctxp_buf_cstr(&line),
+      "{\"ts\":\"2026-08-30T06:06:20.401Z\",\"kind\":\"bash\",\"toolCallId\":\"call_...\",\"command\":\"...\",\"originalTokens\":9000,"
+      "\"summaryTokens\":300,\"saved\":8700,\"agent\":\"a\",\"session\":\"s\",\"thread\":\"\",\"applied\":true}");
 }
 
 static void what_ctxpipe_encoded_reads_as_it_decodes_and_a_cut_body_is_refused(void **state) {
   (void)state;
-  struct ctxp_event ev = {.kind = CTXP_KIND_prompt, .ts_ms = 7, .agent = CTXP_STR("a"), .session = CTXP_STR("s"), .thread = CTXP_STR("t")}, got;
+  struct ctxp_event ev = {.kind = CTXP_KIND_prompt, .ts_ms = 7, .agent = CTXP_STR("a"), .session = CTXP_STR("s"), .thread = CTXP_STR("t")},
+                    got;
   ctxp_auto_buf list = {0}, body = {0}, again = {0};
   struct ctxp_ref ref = {.id = CTXP_STR("m1")};
   struct ctxp_fault fault;
@@ -98,13 +104,19 @@ static void what_ctxpipe_encoded_reads_as_it_decodes_and_a_cut_body_is_refused(v
 
 static void faults_name_the_field(void **state) {
   (void)state;
-  static const struct { const char *hex; size_t len; const char *field, *reason; } cases[] = {
+  static const struct {
+    const char *hex;
+    size_t len;
+    const char *field, *reason;
+  } cases[] = {
       {"\x80", 1, "kind", "is required"},
       {"\x81\xa4kind\xa3nix", 10, "kind", "is no kind of event"},
       {"\x81\xa4kind\xa8turn_end", 15, "turn", "is required"},
       {"\x82\xa4kind\xa8turn_end\xa4turn\xff", 21, "turn", "must be a whole number from 0"},
       {"\x82\xa4kind\xabsession_end\xa6reason\xa1\xff", 27, "", "is not one MessagePack value with texts in UTF-8 and at most 32 levels"},
-      {"\x82\xa4kind\xa5""evict\xa3ids\x91\x01", 18, "ids", "must be an array of texts"},
+      {"\x82\xa4kind\xa5"
+       "evict\xa3ids\x91\x01",
+          18, "ids", "must be an array of texts"},
   };
   for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
     struct ctxp_event ev;
@@ -128,7 +140,10 @@ static void a_count_beyond_the_bytes_is_refused_before_anything_is_read(void **s
 
 static void numbers_print_as_javascript_prints_them(void **state) {
   (void)state;
-  static const struct { double value; const char *text; } cases[] = {
+  static const struct {
+    double value;
+    const char *text;
+  } cases[] = {
       {1.0, "1"}, {-0.0, "0"}, {1e21, "1e+21"}, {123456789012345680000.0, "123456789012345680000"}, {0.000001, "0.000001"},
       {1e-7, "1e-7"}, {0.1, "0.1"}, {1.5e300, "1.5e+300"}, {-12.25, "-12.25"}, {100, "100"}, {5e-324, "5e-324"}};
   for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -140,7 +155,10 @@ static void numbers_print_as_javascript_prints_them(void **state) {
 
 static void money_is_decimal_dollars(void **state) {
   (void)state;
-  static const struct { int64_t nano; const char *text; } cases[] = {{0, "0"}, {112530000, "0.11253"}, {-1, "-0.000000001"}, {2000000000, "2"}, {1500000000, "1.5"}};
+  static const struct {
+    int64_t nano;
+    const char *text;
+  } cases[] = {{0, "0"}, {112530000, "0.11253"}, {-1, "-0.000000001"}, {2000000000, "2"}, {1500000000, "1.5"}};
   for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
     ctxp_auto_buf out = {0};
     ctxp_json_nano(&out, cases[i].nano);

@@ -49,12 +49,15 @@ static void put_value(struct ctxp_buf *out, const struct ctxp_field *field, uint
   static const char *const texts[] = {"", "plain", "\xc3\xa4 \xf0\x9d\x84\x9e", "quote \" back \\ line\n", "\x01\x7f"};
   switch (field->type) {
   case CTXP_TYPE_STR: ctxp_pack_cstr(out, texts[next(seed) % 5]); break;
-  case CTXP_TYPE_U64: case CTXP_TYPE_TIME: ctxp_pack_u64(out, next(seed) >> next(seed) % 64); break;
-  case CTXP_TYPE_I64: case CTXP_TYPE_NANO: ctxp_pack_i64(out, (int64_t)next(seed) >> next(seed) % 64); break;
+  case CTXP_TYPE_U64:
+  case CTXP_TYPE_TIME: ctxp_pack_u64(out, next(seed) >> next(seed) % 64); break;
+  case CTXP_TYPE_I64:
+  case CTXP_TYPE_NANO: ctxp_pack_i64(out, (int64_t)next(seed) >> next(seed) % 64); break;
   case CTXP_TYPE_BOOL: ctxp_pack_bool(out, next(seed) & 1); break;
   case CTXP_TYPE_ENUM: ctxp_pack_cstr(out, field->names->wire[next(seed) % field->names->count]); break;
   case CTXP_TYPE_REC: put_record(out, field->shape, seed, all); break;
-  case CTXP_TYPE_LIST: case CTXP_TYPE_STRS: put_list(out, field, seed, all); break;
+  case CTXP_TYPE_LIST:
+  case CTXP_TYPE_STRS: put_list(out, field, seed, all); break;
   case CTXP_TYPE_RAW: put_raw(out, seed); break;
   }
 }
@@ -185,7 +188,8 @@ static void damaged_bodies_are_refused_or_settle(void **state) {
     enum ctxp_kind kind = (enum ctxp_kind)(next(&seed) % CTXP_KIND_MAX);
     if (!ctxp_kind_info(kind)) continue;
     put_event(&body, kind, &seed, false);
-    for (unsigned hits = (unsigned)(next(&seed) % 3) + 1; hits; hits--) body.ptr[next(&seed) % body.len] ^= (uint8_t)(1u << next(&seed) % 8);
+    for (unsigned hits = (unsigned)(next(&seed) % 3) + 1; hits; hits--)
+      body.ptr[next(&seed) % body.len] ^= (uint8_t)(1u << next(&seed) % 8);
     struct ctxp_event event;
     struct ctxp_fault fault = {{0}, {0}};
     if (ctxp_event_decode(body.ptr, body.len, &event, NULL, &fault) == 0) {
@@ -231,10 +235,21 @@ static void whole_numbers_keep_their_value_whatever_their_form(void **state) {
     size_t len;
     int64_t value;
   } forms[] = {
-      {"\x00", 1, 0}, {"\x7f", 1, 127}, {"\xff", 1, -1}, {"\xe0", 1, -32}, {"\xcc\xff", 2, 255}, {"\xcd\xff\xff", 3, 65535},
-      {"\xce\xff\xff\xff\xff", 5, 4294967295}, {"\xcf\x7f\xff\xff\xff\xff\xff\xff\xff", 9, INT64_MAX}, {"\xd0\x80", 2, -128},
-      {"\xd0\x7f", 2, 127}, {"\xd1\x80\x00", 3, -32768}, {"\xd1\xff\xff", 3, -1}, {"\xd2\x80\x00\x00\x00", 5, INT32_MIN},
-      {"\xd2\x7f\xff\xff\xff", 5, INT32_MAX}, {"\xd3\x80\x00\x00\x00\x00\x00\x00\x00", 9, INT64_MIN},
+      {"\x00", 1, 0},
+      {"\x7f", 1, 127},
+      {"\xff", 1, -1},
+      {"\xe0", 1, -32},
+      {"\xcc\xff", 2, 255},
+      {"\xcd\xff\xff", 3, 65535},
+      {"\xce\xff\xff\xff\xff", 5, 4294967295},
+      {"\xcf\x7f\xff\xff\xff\xff\xff\xff\xff", 9, INT64_MAX},
+      {"\xd0\x80", 2, -128},
+      {"\xd0\x7f", 2, 127},
+      {"\xd1\x80\x00", 3, -32768},
+      {"\xd1\xff\xff", 3, -1},
+      {"\xd2\x80\x00\x00\x00", 5, INT32_MIN},
+      {"\xd2\x7f\xff\xff\xff", 5, INT32_MAX},
+      {"\xd3\x80\x00\x00\x00\x00\x00\x00\x00", 9, INT64_MIN},
       {"\xd3\xff\xff\xff\xff\xff\xff\xff\xfe", 9, -2},
   };
   for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {

@@ -76,8 +76,7 @@ static int teardown(void **state) {
 static int try_hello(struct fixture *f, const char *server_key, const struct pair *own, int timeout_ms) {
   struct ctxp_error err;
   uint64_t position;
-  struct ctxp_client_options o = {.endpoint = f->connect, .key = "k", .agent = "pi@far", .product = "pi",
-                                  .server_key = server_key, .public_key = own ? own->public : NULL, .secret_key = own ? own->secret : NULL};
+  struct ctxp_client_options o = {.endpoint = f->connect, .key = "k", .agent = "pi@far", .product = "pi", .server_key = server_key, .public_key = own ? own->public : NULL, .secret_key = own ? own->secret : NULL};
   f->client = ctxp_client_free(f->client);
   if (ctxp_client_new(&o, &f->client, &err) < 0) fail_msg("%s", err.text);
   return ctxp_client_hello(f->client, timeout_ms, &position, &err);
@@ -101,7 +100,8 @@ static void a_client_with_another_key_is_refused_counted_and_named(void **state)
   world_start(&f->w);
   assert_int_equal(try_hello(f, f->server.public, &f->stranger, 400), 1);
   assert_true(f->w.refused >= 1);
-  snprintf(expected, sizeof(expected), "a connection from 127.0.0.1 was refused: its key %s is not in %s", f->stranger.public, f->clients_file);
+  snprintf(
+      expected, sizeof(expected), "a connection from 127.0.0.1 was refused: its key %s is not in %s", f->stranger.public, f->clients_file);
   assert_string_equal(f->w.last_refusal, expected);
   world_stop(&f->w);
   assert_string_equal(world_events(&f->w), "");
@@ -152,7 +152,10 @@ static void a_port_in_use_is_said_in_a_sentence(void **state) {
   struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_ANY)}, .sin_port = htons((uint16_t)port)};
   int fd = socket(AF_INET, SOCK_STREAM, 0);
   assert_true(fd >= 0 && bind(fd, (struct sockaddr *)&at, sizeof(at)) == 0 && listen(fd, 1) == 0);
-  snprintf(expected, sizeof(expected), "node 'collector': cannot listen on %s: the address is in use by another process; end that one, or name another endpoint under `ingest`", f->listen);
+  snprintf(expected, sizeof(expected),
+      "node 'collector': cannot listen on %s: the address is in use by another process; end that one, or name another endpoint under "
+      "`ingest`",
+      f->listen);
   start_fails(f, expected);
   close(fd);
 }

@@ -43,12 +43,12 @@ static int setup(void **state) {
   FILE *file = fopen(f->topology, "w");
   assert_non_null(file);
   fprintf(file,
-          "version: 1\nrun_dir: %s/run\nstate_dir: %s/state\ndurability: process\nanswer_grace_ms: 10000\nnodes:\n"
-          "  collector: {daemon: collector, ingest: [ipc://ingest.sock]}\n"
-          "  bash: {daemon: bash-digest, subscribe: [collector]}\n"
-          "  fold: {daemon: fold, subscribe: [collector, bash]}\n"
-          "  log: {daemon: sink-log, subscribe: [fold], options: {path: events.jsonl}}\n",
-          f->dir, f->dir);
+      "version: 1\nrun_dir: %s/run\nstate_dir: %s/state\ndurability: process\nanswer_grace_ms: 10000\nnodes:\n"
+      "  collector: {daemon: collector, ingest: [ipc://ingest.sock]}\n"
+      "  bash: {daemon: bash-digest, subscribe: [collector]}\n"
+      "  fold: {daemon: fold, subscribe: [collector, bash]}\n"
+      "  log: {daemon: sink-log, subscribe: [fold], options: {path: events.jsonl}}\n",
+      f->dir, f->dir);
   fclose(file);
   char path[96];
   snprintf(path, sizeof(path), "%s/run", f->dir);
@@ -141,7 +141,8 @@ static uint64_t stored_turns(struct fixture *f) {
   char dir[96];
   uint64_t turns = 0;
   snprintf(dir, sizeof(dir), "%s/state/collector", f->dir);
-  if (ctxp_store_open(dir, &options, &store, &err) < 0 || ctxp_stream_open(store, options.max_bytes, &stream, &err) < 0) fail_msg("%s", err.text);
+  if (ctxp_store_open(dir, &options, &store, &err) < 0 || ctxp_stream_open(store, options.max_bytes, &stream, &err) < 0)
+    fail_msg("%s", err.text);
   for (uint64_t seq = 1; seq <= ctxp_stream_head(stream); seq++) {
     assert_int_equal(ctxp_stream_get(stream, seq, &body, &record, &err), 0);
     assert_int_equal(ctxp_event_decode(body.ptr, body.len, &event, NULL, NULL), 0);
@@ -179,7 +180,9 @@ static void status_has_the_figures_of_each_agent(void **state) {
   send_turn(c, 1);
   struct ctxp_event bad = {.kind = CTXP_KIND_session_end, .session = CTXP_STR("\xff")};
   assert_int_equal(ctxp_client_send(c, &bad, 0, WAIT, &err), 0);
-  struct ctxp_event ask = {.kind = CTXP_KIND_tool_result, .session = CTXP_STR("s"), .tool_result = {.toolCallId = CTXP_STR("c"), .tool = CTXP_STR("ls"), .text = CTXP_STR("x")}};
+  struct ctxp_event ask = {.kind = CTXP_KIND_tool_result,
+      .session = CTXP_STR("s"),
+      .tool_result = {.toolCallId = CTXP_STR("c"), .tool = CTXP_STR("ls"), .text = CTXP_STR("x")}};
   struct ctxp_raw answer;
   assert_int_equal(ctxp_client_ask(c, &ask, WAIT, &answer, &err), 0);
   assert_true(ctxp_map_bool(answer, "unchanged", false));
@@ -205,8 +208,9 @@ static void a_second_collector_on_the_same_directories_says_so_and_ends(void **s
   int code;
   start_collector(f);
   start(f, &f->digest, collector_program, "collector");
-  snprintf(expected, sizeof(expected), "error: %s/state/collector is in use by another process, pid %d; stop that one first (ctxpipe down), or name another state_dir\n", f->dir,
-           (int)f->collector.pid);
+  snprintf(expected, sizeof(expected),
+      "error: %s/state/collector is in use by another process, pid %d; stop that one first (ctxpipe down), or name another state_dir\n",
+      f->dir, (int)f->collector.pid);
   assert_string_equal(f->digest.said, expected);
   assert_int_equal(waitpid(f->digest.pid, &code, 0), f->digest.pid);
   f->digest.pid = 0;
@@ -255,8 +259,7 @@ static void a_large_shell_result_is_answered_by_the_mechanism(void **state) {
   assert_string_equal(f->digest.said, "ready\n");
   for (int i = 0; i < 2000; i++) ctxp_buf_printf(&text, "compiling module %d of the tree\n", i);
   struct ctxp_event start_event = {.kind = CTXP_KIND_session_start, .session = CTXP_STR("s"), .session_start = {.product = CTXP_STR("pi")}};
-  struct ctxp_event ask = {.kind = CTXP_KIND_tool_result, .session = CTXP_STR("s"),
-                           .tool_result = {.toolCallId = CTXP_STR("c"), .tool = CTXP_STR("bash"), .text = ctxp_buf_view(&text)}};
+  struct ctxp_event ask = {.kind = CTXP_KIND_tool_result, .session = CTXP_STR("s"), .tool_result = {.toolCallId = CTXP_STR("c"), .tool = CTXP_STR("bash"), .text = ctxp_buf_view(&text)}};
   ctxp_set(&ask.tool_result, tool_result, exitCode, 0);
   struct ctxp_client *c = client(f, 0);
   assert_int_equal(ctxp_client_send(c, &start_event, 0, WAIT, &err), 0);

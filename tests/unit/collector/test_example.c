@@ -65,6 +65,7 @@ static void the_example_goes_on_where_no_mechanism_answers(void **state) {
 int main(int argc, char **argv) {
   if (argc != 2) return 2;
   program = argv[1];
-  const struct CMUnitTest tests[] = {CASE(the_example_feeds_a_session_and_is_answered), CASE(the_example_goes_on_where_no_mechanism_answers)};
+  const struct CMUnitTest tests[] = {
+      CASE(the_example_feeds_a_session_and_is_answered), CASE(the_example_goes_on_where_no_mechanism_answers)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

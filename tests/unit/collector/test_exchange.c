@@ -54,8 +54,7 @@ static int teardown(void **state) {
 
 static struct ctxp_client *client_with(struct fixture *f, int i, const char *key, size_t buffer, size_t batch) {
   struct ctxp_error err;
-  struct ctxp_client_options o = {.endpoint = f->w.endpoint, .key = key, .agent = "pi@dev", .product = "pi", .buffer_bytes = buffer,
-                                  .batch_bytes = batch, .refused = on_refused, .data = &f->refusal};
+  struct ctxp_client_options o = {.endpoint = f->w.endpoint, .key = key, .agent = "pi@dev", .product = "pi", .buffer_bytes = buffer, .batch_bytes = batch, .refused = on_refused, .data = &f->refusal};
   if (ctxp_client_new(&o, &f->clients[i], &err) < 0) fail_msg("%s", err.text);
   return f->clients[i];
 }
@@ -228,7 +227,8 @@ static void a_refused_event_is_named_and_the_next_one_counts(void **state) {
   world_stop(&f->w);
   assert_string_equal(world_events(&f->w), "turn_end:1");
   assert_int_equal(f->w.refused, 1);
-  assert_string_equal(f->w.last_refusal, "agent 'pi@dev', client 'k', event 1 ():  is not one MessagePack value with texts in UTF-8 and at most 32 levels");
+  assert_string_equal(
+      f->w.last_refusal, "agent 'pi@dev', client 'k', event 1 ():  is not one MessagePack value with texts in UTF-8 and at most 32 levels");
 }
 
 static void a_refusal_alone_is_acknowledged_too(void **state) {
@@ -301,7 +301,8 @@ static void an_event_above_the_limit_is_refused_by_the_client_that_knows_it_and_
   assert_int_equal(f->refusal.count, 1);
   assert_string_equal(f->refusal.text, "session_end//has 659 bytes, above the limit of 500 (max_event_bytes)");
   assert_int_equal(ctxp_client_send(c, &ev, 0, 0, &err), -EMSGSIZE);
-  assert_string_equal(err.text, "client 'k': the session_end event is above the limit of 500 bytes; cut its text and give the full length in textUnits");
+  assert_string_equal(
+      err.text, "client 'k': the session_end event is above the limit of 500 bytes; cut its text and give the full length in textUnits");
 }
 
 static void twenty_thousand_events_in_batches_arrive_once_each(void **state) {
@@ -415,8 +416,7 @@ static void nothing_is_acknowledged_while_commits_fail_and_nothing_is_lost(void 
 
 /* ---- asking ---- */
 static struct ctxp_event shell_result(void) {
-  return (struct ctxp_event){.kind = CTXP_KIND_tool_result, .session = CTXP_STR("s"),
-                             .tool_result = {.toolCallId = CTXP_STR("c1"), .tool = CTXP_STR("bash"), .text = CTXP_STR("out")}};
+  return (struct ctxp_event){.kind = CTXP_KIND_tool_result, .session = CTXP_STR("s"), .tool_result = {.toolCallId = CTXP_STR("c1"), .tool = CTXP_STR("bash"), .text = CTXP_STR("out")}};
 }
 
 struct asking {
@@ -433,7 +433,8 @@ static void *ask_in_thread(void *data) {
   a->result = ctxp_client_ask(a->f->clients[0], &a->event, a->timeout_ms, &answer, &a->err);
   if (a->result == 0) {
     struct ctxp_str text = ctxp_map_str(ctxp_map_get(answer, "replace"), "text");
-    snprintf(a->answer, sizeof(a->answer), "%s%.*s", ctxp_map_bool(answer, "unchanged", false) ? "unchanged" : "replace:", (int)text.len, text.ptr);
+    snprintf(a->answer, sizeof(a->answer), "%s%.*s", ctxp_map_bool(answer, "unchanged", false) ? "unchanged" : "replace:", (int)text.len,
+        text.ptr);
   }
   return NULL;
 }

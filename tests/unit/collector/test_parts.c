@@ -83,7 +83,9 @@ static void a_chain_survives_its_record(void **state) {
 
 /* ---- merging ---- */
 static struct ctxp_list skeleton(struct ctxp_buf *buf) {
-  static const struct { const char *id, *call, *call2; } rows[] = {{"u1", NULL, NULL}, {"a1", "c1", "c2"}, {"r1", NULL, NULL}, {"a2", "c3", NULL}};
+  static const struct {
+    const char *id, *call, *call2;
+  } rows[] = {{"u1", NULL, NULL}, {"a1", "c1", "c2"}, {"r1", NULL, NULL}, {"a2", "c3", NULL}};
   struct ctxp_list list = {0};
   ctxp_auto_buf calls_buf = {0};
   for (size_t i = 0; i < 4; i++) {
@@ -117,20 +119,21 @@ static void merged_is(const char *const *actions, unsigned count, const char *ex
 
 static void the_first_replace_wins(void **state) {
   (void)state;
-  merged_is((const char *const[]){NULL, "{\"replace\":{\"text\":\"one\"}}", "{\"replace\":{\"text\":\"two\"},\"inject\":{\"fact\":\"f\"}}"}, 3,
-            "{\"replace\":{\"text\":\"one\"},\"inject\":{\"fact\":\"f\"}}", 2);
+  merged_is((const char *const[]){NULL, "{\"replace\":{\"text\":\"one\"}}", "{\"replace\":{\"text\":\"two\"},\"inject\":{\"fact\":\"f\"}}"},
+      3, "{\"replace\":{\"text\":\"one\"},\"inject\":{\"fact\":\"f\"}}", 2);
 }
 
 static void removals_are_united_in_the_order_of_the_request(void **state) {
   (void)state;
-  merged_is((const char *const[]){"{\"remove\":[\"a2\"],\"stripContent\":[\"c3\"]}", "{\"remove\":[\"r1\",\"a2\"],\"stripContent\":[\"c1\"]}"}, 2,
-            "{\"remove\":[\"r1\",\"a2\"],\"stripContent\":[\"c1\",\"c3\"]}", 2);
+  merged_is(
+      (const char *const[]){"{\"remove\":[\"a2\"],\"stripContent\":[\"c3\"]}", "{\"remove\":[\"r1\",\"a2\"],\"stripContent\":[\"c1\"]}"}, 2,
+      "{\"remove\":[\"r1\",\"a2\"],\"stripContent\":[\"c1\",\"c3\"]}", 2);
 }
 
 static void nothing_is_stripped_from_a_removed_message(void **state) {
   (void)state;
   merged_is((const char *const[]){"{\"strip\":{\"a2\":[\"c3\"],\"a1\":[\"c2\"]}}", "{\"remove\":[\"a2\"],\"strip\":{\"a1\":[\"c1\"]}}"}, 2,
-            "{\"remove\":[\"a2\"],\"strip\":{\"a1\":[\"c1\",\"c2\"]}}", 2);
+      "{\"remove\":[\"a2\"],\"strip\":{\"a1\":[\"c1\",\"c2\"]}}", 2);
 }
 
 static void all_passed_is_an_empty_answer(void **state) {

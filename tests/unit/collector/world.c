@@ -39,8 +39,12 @@ int ctxp_node_append(struct ctxp_node *node, const struct ctxp_event *event, uin
 void ctxp_node_hurry(struct ctxp_node *node) { (void)node; }
 bool ctxp_node_full(const struct ctxp_node *node) { return node->world->full; }
 bool ctxp_node_draining(const struct ctxp_node *node) { return (void)node, false; }
-struct ctxp_store *ctxp_node_store(struct ctxp_node *node) { return node->store; }
-struct ctxp_stream *ctxp_node_stream(struct ctxp_node *node) { return node->stream; }
+struct ctxp_store *ctxp_node_store(struct ctxp_node *node) {
+  return node->store;
+}
+struct ctxp_stream *ctxp_node_stream(struct ctxp_node *node) {
+  return node->stream;
+}
 const struct ctxp_config *ctxp_node_topology(const struct ctxp_node *node) { return &node->config; }
 const struct ctxp_node_config *ctxp_node_config(const struct ctxp_node *node) { return &node->nodes[0]; }
 void *ctxp_node_zmq(struct ctxp_node *node) { return node->zmq; }
@@ -49,7 +53,9 @@ void ctxp_node_set_data(struct ctxp_node *node, void *data) { node->data = data;
 int ctxp_node_fail(struct ctxp_node *node, int code, const char *format, ...) {
   return snprintf(node->error.text, sizeof(node->error.text), "%s", format) < 0 ? -EIO : code;
 }
-struct ctxp_error *ctxp_node_error(struct ctxp_node *node) { return &node->error; }
+struct ctxp_error *ctxp_node_error(struct ctxp_node *node) {
+  return &node->error;
+}
 void ctxp_node_count_refused(struct ctxp_node *node, const char *sentence) {
   snprintf(node->world->last_refusal, sizeof(node->world->last_refusal), "%s", sentence);
   node->world->refused++;
@@ -57,21 +63,30 @@ void ctxp_node_count_refused(struct ctxp_node *node, const char *sentence) {
 /* ---- two mechanisms, which exist in the topology alone: the test speaks for them ---- */
 static const struct ctxp_consume shell_and_context[] = {{CTXP_KIND_tool_result, 1u << CTXP_TOOL_SHELL}, {CTXP_KIND_context, 0}, {0}};
 static const struct ctxp_consume only_context[] = {{CTXP_KIND_context, 0}, {0}};
-static const struct ctxp_stage_ops digest = {.api = CTXP_STAGE_API, .name = "digest", .role = CTXP_ROLE_MECHANISM_NODE, .version = 3, .consumes = shell_and_context};
-static const struct ctxp_stage_ops tagger = {.api = CTXP_STAGE_API, .name = "tagger", .role = CTXP_ROLE_MECHANISM_NODE, .version = 1, .consumes = only_context};
+static const struct ctxp_stage_ops digest = {
+    .api = CTXP_STAGE_API, .name = "digest", .role = CTXP_ROLE_MECHANISM_NODE, .version = 3, .consumes = shell_and_context};
+static const struct ctxp_stage_ops tagger = {
+    .api = CTXP_STAGE_API, .name = "tagger", .role = CTXP_ROLE_MECHANISM_NODE, .version = 1, .consumes = only_context};
 static char *upstream[] = {(char *)"collector", NULL};
 
 static uint64_t or_default(uint64_t value, uint64_t otherwise) { return value ? value : otherwise; }
 
 static void configure(struct ctxp_node *node, char **ingest) {
   struct world *w = node->world;
-  node->nodes[0] = (struct ctxp_node_config){.name = (char *)"collector", .ops = &ctxp_stage_collector, .ingest = ingest,
-                                             .curve_secret_file = (char *)w->options.secret_file, .curve_clients_file = (char *)w->options.clients_file};
+  node->nodes[0] = (struct ctxp_node_config){.name = (char *)"collector",
+      .ops = &ctxp_stage_collector,
+      .ingest = ingest,
+      .curve_secret_file = (char *)w->options.secret_file,
+      .curve_clients_file = (char *)w->options.clients_file};
   node->nodes[1] = (struct ctxp_node_config){.name = (char *)"bash", .ops = &digest, .subscribe = upstream};
   node->nodes[2] = (struct ctxp_node_config){.name = (char *)"amnesia", .ops = &tagger, .subscribe = upstream};
-  node->config = (struct ctxp_config){.run_dir = w->dir, .state_dir = w->dir, .nodes = node->nodes, .node_count = w->options.no_mechanisms ? 1 : 3,
-                                      .max_event_bytes = or_default(w->options.max_event_bytes, 65536), .client_days = or_default(w->options.client_days, 30),
-                                      .answer_grace_ms = or_default(w->options.answer_grace_ms, 5000)};
+  node->config = (struct ctxp_config){.run_dir = w->dir,
+      .state_dir = w->dir,
+      .nodes = node->nodes,
+      .node_count = w->options.no_mechanisms ? 1 : 3,
+      .max_event_bytes = or_default(w->options.max_event_bytes, 65536),
+      .client_days = or_default(w->options.client_days, 30),
+      .answer_grace_ms = or_default(w->options.answer_grace_ms, 5000)};
 }
 
 static int commit(struct ctxp_node *node) {
@@ -271,7 +286,8 @@ static void add_name(void *data, const struct ctxp_event *event) {
   if (out->len) ctxp_buf_char(out, ' ');
   ctxp_buf_str(out, ctxp_kind_info(event->kind)->name);
   if (event->kind == CTXP_KIND_turn_end) ctxp_buf_printf(out, ":%llu", (unsigned long long)event->turn_end.turn);
-  if (event->kind == CTXP_KIND_answer_missed) ctxp_buf_printf(out, ":%.*s", (int)event->answer_missed.reason.len, event->answer_missed.reason.ptr);
+  if (event->kind == CTXP_KIND_answer_missed)
+    ctxp_buf_printf(out, ":%.*s", (int)event->answer_missed.reason.len, event->answer_missed.reason.ptr);
   if (event->kind == CTXP_KIND_answer_missed && event->answer_missed.mechanism.len)
     ctxp_buf_printf(out, "/%.*s", (int)event->answer_missed.mechanism.len, event->answer_missed.mechanism.ptr);
 }

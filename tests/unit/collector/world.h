@@ -8,7 +8,10 @@
 #include "runtime/node.h"
 
 enum world_crash { /* where the next commit ends the collector, as a kill would */
-  WORLD_RUN, WORLD_CRASH_BEFORE_COMMIT, WORLD_CRASH_BEFORE_ACK, WORLD_FAIL_COMMIT /* and go on */
+  WORLD_RUN,
+  WORLD_CRASH_BEFORE_COMMIT,
+  WORLD_CRASH_BEFORE_ACK,
+  WORLD_FAIL_COMMIT /* and go on */
 };
 
 #define WORLD_ENDED 2 /* of `running` */
@@ -30,14 +33,14 @@ struct world {
   uint64_t rounds;
 };
 
-void world_make(struct world *w);  /* the directory */
+void world_make(struct world *w); /* the directory */
 void world_start(struct world *w); /* returns when it listens; fails the test if it does not */
 int world_try_start(struct world *w, struct ctxp_error *err);
-void world_stop(struct world *w);  /* ends it; commits nothing more */
+void world_stop(struct world *w); /* ends it; commits nothing more */
 bool world_ended(struct world *w); /* it crashed */
 void world_wait_crash(struct world *w);
 void world_wait_head(struct world *w, uint64_t head); /* fails the test after ten seconds */
-void world_wait_round(struct world *w);               /* a whole round that begins after this call */
+void world_wait_round(struct world *w); /* a whole round that begins after this call */
 void world_remove(struct world *w);
 
 /* What is stored: "kind" or "kind:detail" of each event after the topology, joined by blanks. The collector must be stopped. */

@@ -112,7 +112,8 @@ static void every_example_is_one_that_its_command_understands(void **state) {
     if (!at) fail_msg("the example of %s is of another command: %s", (*c)->name, (*c)->example);
     snprintf(copy, sizeof(copy), "%.*s", (int)strcspn(at, "<>|)"), at);
     for (char *word = strtok(copy + strlen(head), " "); word; word = strtok(NULL, " ")) {
-      if (strpbrk(word, "0123456789") && strspn(word, "0123456789") < strlen(word)) fail_msg("the example of %s has an id that nobody has: %s", (*c)->name, word);
+      if (strpbrk(word, "0123456789") && strspn(word, "0123456789") < strlen(word))
+        fail_msg("the example of %s has an id that nobody has: %s", (*c)->name, word);
       argv[argc++] = word;
     }
     argv[argc] = NULL;

@@ -54,8 +54,12 @@ static void bill(const char *name, const struct ctxp_bill_options *options, cons
   ctxp_auto_buf raw = {0}, passed = {0}, out = {0};
   struct ctxp_error err;
   read_answer("spend.json", &raw);
-  assert_int_equal(ctxp_json_to_raw(CTXP_STR("[{\"file\":\"a.jsonl\",\"kind\":\"torn line\",\"count\":2},{\"file\":\"a.jsonl\",\"kind\":\"mode\",\"count\":30},"
-                                           "{\"file\":\"b.jsonl\",\"kind\":\"mode\",\"count\":1200}]"), &passed, &err), 0);
+  assert_int_equal(
+      ctxp_json_to_raw(
+          CTXP_STR("[{\"file\":\"a.jsonl\",\"kind\":\"torn line\",\"count\":2},{\"file\":\"a.jsonl\",\"kind\":\"mode\",\"count\":30},"
+                   "{\"file\":\"b.jsonl\",\"kind\":\"mode\",\"count\":1200}]"),
+          &passed, &err),
+      0);
   assert_int_equal(ctxp_bill_print(ctxp_buf_raw(&raw), ctxp_buf_raw(&passed), options, style, &out), 0);
   compare(name, &out);
 }
@@ -97,11 +101,11 @@ static bool tells_what_no_message_shows(unsigned estimated, unsigned reported) {
   ctxp_auto_buf raw = {0}, out = {0}, text = {0};
   struct ctxp_error err;
   ctxp_buf_printf(&text,
-      "{\"totals\":{\"billed\":%u},\"bands\":[],\"sessions\":[{\"models\":[\"m\"],\"calibration\":{\"estimated\":%u,\"reported\":%u}}]}", reported,
-      estimated, reported);
+      "{\"totals\":{\"billed\":%u},\"bands\":[],\"sessions\":[{\"models\":[\"m\"],\"calibration\":{\"estimated\":%u,\"reported\":%u}}]}",
+      reported, estimated, reported);
   assert_int_equal(ctxp_json_to_raw(ctxp_buf_view(&text), &raw, &err), 0);
-  assert_int_equal(ctxp_bill_print(ctxp_buf_raw(&raw), (struct ctxp_raw){0}, &(struct ctxp_bill_options){.grain = CTXP_GRAIN_BAND, .top = 1},
-                       &(struct ctxp_style){0}, &out),
+  assert_int_equal(ctxp_bill_print(ctxp_buf_raw(&raw), (struct ctxp_raw){0},
+                       &(struct ctxp_bill_options){.grain = CTXP_GRAIN_BAND, .top = 1}, &(struct ctxp_style){0}, &out),
       0);
   return strstr(ctxp_buf_cstr(&out), "estimated at") != NULL;
 }

@@ -471,8 +471,11 @@ static void a_session_or_agent_that_is_not_known_is_named_and_never_a_bill_of_ze
     fold_push(&t, "{\"kind\":\"prompt\",\"agent\":\"b\",\"session\":\"s%u\",\"callId\":\"%u\",\"usage\":{\"input\":1}}", n, n);
   refused("{\"what\":\"spend\",\"session\":\"x\"}", "no session 'x' is known; there are 'one', 's2', 's3' and more");
   refused("{\"what\":\"stats\",\"agent\":\"c\"}", "no agent 'c' is known; there are 'a' and 'b'");
-  refused("{\"what\":\"spend\",\"agent\":\"b\",\"session\":\"one\"}", "no session 'one' of agent 'b' is known; there are 's2', 's3' and 's4'");
-  assert_int_equal(ctxp_map_u64(ctxp_map_get(fold_ask(&t, "{\"what\":\"spend\",\"agent\":\"b\",\"session\":\"s2\"}", &reply), "totals"), "billed", 0), 1);
+  refused(
+      "{\"what\":\"spend\",\"agent\":\"b\",\"session\":\"one\"}", "no session 'one' of agent 'b' is known; there are 's2', 's3' and 's4'");
+  assert_int_equal(
+      ctxp_map_u64(ctxp_map_get(fold_ask(&t, "{\"what\":\"spend\",\"agent\":\"b\",\"session\":\"s2\"}", &reply), "totals"), "billed", 0),
+      1);
 }
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, open_fold, close_fold)
