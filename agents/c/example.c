@@ -23,7 +23,9 @@ static int is_unchanged(struct ctxp_raw answer) {
 
 static int run(struct ctxp_client *client, struct ctxp_error *err) {
   struct ctxp_event start = {.kind = CTXP_KIND_session_start, .session = STR("example"), .session_start = {.product = STR("example")}};
-  struct ctxp_event result = {.kind = CTXP_KIND_tool_result, .session = STR("example"), .tool_result = {.toolCallId = STR("call-1"), .tool = STR("bash"), .text = STR("hello\n")}};
+  struct ctxp_event result = {.kind = CTXP_KIND_tool_result,
+      .session = STR("example"),
+      .tool_result = {.toolCallId = STR("call-1"), .tool = STR("bash"), .text = STR("hello\n")}};
   struct ctxp_event turn = {.kind = CTXP_KIND_turn_end, .session = STR("example"), .turn_end = {.turn = 1}};
   struct ctxp_event end = {.kind = CTXP_KIND_session_end, .session = STR("example")};
   struct ctxp_raw answer;

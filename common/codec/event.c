@@ -76,8 +76,17 @@ static int refuse(struct ctxp_fault *fault, const char *field, const char *reaso
   return -EBADMSG;
 }
 
-static const char *const type_said[] = {
-    [CTXP_TYPE_STR] = "a text in UTF-8", [CTXP_TYPE_U64] = "a whole number from 0", [CTXP_TYPE_I64] = "a whole number", [CTXP_TYPE_BOOL] = "true or false", [CTXP_TYPE_TIME] = "a time", [CTXP_TYPE_NANO] = "a whole number of nano-dollars", [CTXP_TYPE_ENUM] = "a known name", [CTXP_TYPE_REC] = "a map", [CTXP_TYPE_LIST] = "an array of maps", [CTXP_TYPE_STRS] = "an array of texts", [CTXP_TYPE_RAW] = "a well-formed value"};
+static const char *const type_said[] = {[CTXP_TYPE_STR] = "a text in UTF-8",
+    [CTXP_TYPE_U64] = "a whole number from 0",
+    [CTXP_TYPE_I64] = "a whole number",
+    [CTXP_TYPE_BOOL] = "true or false",
+    [CTXP_TYPE_TIME] = "a time",
+    [CTXP_TYPE_NANO] = "a whole number of nano-dollars",
+    [CTXP_TYPE_ENUM] = "a known name",
+    [CTXP_TYPE_REC] = "a map",
+    [CTXP_TYPE_LIST] = "an array of maps",
+    [CTXP_TYPE_STRS] = "an array of texts",
+    [CTXP_TYPE_RAW] = "a well-formed value"};
 
 static int decode_record(
     struct ctxp_raw raw, const struct ctxp_shape *shape, bool deep, void *out, unsigned *unknown, struct ctxp_fault *fault);

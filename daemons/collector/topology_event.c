@@ -5,7 +5,10 @@
 
 static struct ctxp_derivation derivation(const struct ctxp_node_config *node) {
   static const uint8_t no_options[] = {0x80};
-  struct ctxp_derivation d = {.node = ctxp_str(node->name), .daemon = ctxp_str(node->ops->name), .version = node->ops->version, .options = node->options.len ? ctxp_buf_raw(&node->options) : (struct ctxp_raw){no_options, 1}};
+  struct ctxp_derivation d = {.node = ctxp_str(node->name),
+      .daemon = ctxp_str(node->ops->name),
+      .version = node->ops->version,
+      .options = node->options.len ? ctxp_buf_raw(&node->options) : (struct ctxp_raw){no_options, 1}};
   return d;
 }
 

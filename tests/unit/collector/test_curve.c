@@ -76,7 +76,13 @@ static int teardown(void **state) {
 static int try_hello(struct fixture *f, const char *server_key, const struct pair *own, int timeout_ms) {
   struct ctxp_error err;
   uint64_t position;
-  struct ctxp_client_options o = {.endpoint = f->connect, .key = "k", .agent = "pi@far", .product = "pi", .server_key = server_key, .public_key = own ? own->public : NULL, .secret_key = own ? own->secret : NULL};
+  struct ctxp_client_options o = {.endpoint = f->connect,
+      .key = "k",
+      .agent = "pi@far",
+      .product = "pi",
+      .server_key = server_key,
+      .public_key = own ? own->public : NULL,
+      .secret_key = own ? own->secret : NULL};
   f->client = ctxp_client_free(f->client);
   if (ctxp_client_new(&o, &f->client, &err) < 0) fail_msg("%s", err.text);
   return ctxp_client_hello(f->client, timeout_ms, &position, &err);

@@ -259,7 +259,9 @@ static void a_large_shell_result_is_answered_by_the_mechanism(void **state) {
   assert_string_equal(f->digest.said, "ready\n");
   for (int i = 0; i < 2000; i++) ctxp_buf_printf(&text, "compiling module %d of the tree\n", i);
   struct ctxp_event start_event = {.kind = CTXP_KIND_session_start, .session = CTXP_STR("s"), .session_start = {.product = CTXP_STR("pi")}};
-  struct ctxp_event ask = {.kind = CTXP_KIND_tool_result, .session = CTXP_STR("s"), .tool_result = {.toolCallId = CTXP_STR("c"), .tool = CTXP_STR("bash"), .text = ctxp_buf_view(&text)}};
+  struct ctxp_event ask = {.kind = CTXP_KIND_tool_result,
+      .session = CTXP_STR("s"),
+      .tool_result = {.toolCallId = CTXP_STR("c"), .tool = CTXP_STR("bash"), .text = ctxp_buf_view(&text)}};
   ctxp_set(&ask.tool_result, tool_result, exitCode, 0);
   struct ctxp_client *c = client(f, 0);
   assert_int_equal(ctxp_client_send(c, &start_event, 0, WAIT, &err), 0);

@@ -54,7 +54,14 @@ static int teardown(void **state) {
 
 static struct ctxp_client *client_with(struct fixture *f, int i, const char *key, size_t buffer, size_t batch) {
   struct ctxp_error err;
-  struct ctxp_client_options o = {.endpoint = f->w.endpoint, .key = key, .agent = "pi@dev", .product = "pi", .buffer_bytes = buffer, .batch_bytes = batch, .refused = on_refused, .data = &f->refusal};
+  struct ctxp_client_options o = {.endpoint = f->w.endpoint,
+      .key = key,
+      .agent = "pi@dev",
+      .product = "pi",
+      .buffer_bytes = buffer,
+      .batch_bytes = batch,
+      .refused = on_refused,
+      .data = &f->refusal};
   if (ctxp_client_new(&o, &f->clients[i], &err) < 0) fail_msg("%s", err.text);
   return f->clients[i];
 }
@@ -416,7 +423,9 @@ static void nothing_is_acknowledged_while_commits_fail_and_nothing_is_lost(void 
 
 /* ---- asking ---- */
 static struct ctxp_event shell_result(void) {
-  return (struct ctxp_event){.kind = CTXP_KIND_tool_result, .session = CTXP_STR("s"), .tool_result = {.toolCallId = CTXP_STR("c1"), .tool = CTXP_STR("bash"), .text = CTXP_STR("out")}};
+  return (struct ctxp_event){.kind = CTXP_KIND_tool_result,
+      .session = CTXP_STR("s"),
+      .tool_result = {.toolCallId = CTXP_STR("c1"), .tool = CTXP_STR("bash"), .text = CTXP_STR("out")}};
 }
 
 struct asking {
