@@ -322,6 +322,9 @@ def a_full_disk_loses_nothing_that_was_acknowledged(place):
         subprocess.run(['mount', '-o', 'remount,size=400m', disk], check=True)
         writer.join()
         same(sender.finish(), 0, f'exit code of the sender, which waited for room: {sender.text}')
+        place.ctxpipe('down', '-f', file)  # maybe while a node that had met the full disk waits for its next start
+        place.ctxpipe('up', '-f', file, '--detach')
+        place.ctxpipe('spend', '-f', file)
         place.ctxpipe('down', '-f', file)
         log = lines_of(disk / 'state/events.jsonl')
         same(sum(line['billed'] for line in log if line['kind'] == 'spend' and line.get('final')), work.billed, 'billed tokens after the disk was full')

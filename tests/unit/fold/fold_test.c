@@ -1,3 +1,4 @@
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -50,6 +51,14 @@ struct ctxp_raw fold_ask(struct ctxp_test *t, const char *query, struct ctxp_buf
   if (ctxp_stage_query(t->stage, ctxp_buf_raw(&raw), reply, &err) < 0) fail_msg("%s", err.text);
   assert_int_equal(ctxp_pack_check(ctxp_buf_raw(reply)), 0);
   return ctxp_buf_raw(reply);
+}
+
+void fold_ask_in_vain(struct ctxp_test *t, const char *query) {
+  ctxp_auto_buf raw = {0}, reply = {0};
+  struct ctxp_error err = {.text = ""};
+  if (ctxp_json_to_raw(ctxp_str(query), &raw, &err) < 0) fail_msg("%s", err.text);
+  assert_int_equal(ctxp_stage_query(t->stage, ctxp_buf_raw(&raw), &reply, &err), -ENOENT);
+  assert_int_not_equal(err.text[0], 0);
 }
 
 struct ctxp_raw fold_row(struct ctxp_raw report, const char *list, const char *key, const char *text) {

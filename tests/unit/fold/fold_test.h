@@ -12,6 +12,8 @@ void fold_prices(struct ctxp_test *t, const char *options);
 void fold_push(struct ctxp_test *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* The answer to a query, a JSON map, as a value owned by `reply`. */
 struct ctxp_raw fold_ask(struct ctxp_test *t, const char *query, struct ctxp_buf *reply);
+/* The query must be refused with -ENOENT and a sentence. */
+void fold_ask_in_vain(struct ctxp_test *t, const char *query);
 /* The first element of the list `list` of a report whose `key` is that text; {0}: none. */
 struct ctxp_raw fold_row(struct ctxp_raw report, const char *list, const char *key, const char *text);
 /* The sum of one figure over the elements of a list; nil counts nothing. */
