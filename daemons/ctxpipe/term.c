@@ -175,11 +175,10 @@ int ctxp_round_together(uint64_t *values, unsigned count, uint64_t unit) {
   if (count == 0) return 0;
   struct remainder *rest = calloc(count, sizeof(*rest));
   if (!rest) return -ENOMEM;
-  uint64_t whole = 0, part = 0; /* of the sum; part < count * unit */
+  uint64_t part = 0; /* of the sum; part < count * unit */
   for (unsigned i = 0; i < count; i++) {
     rest[i] = (struct remainder){values[i] % unit, i};
     values[i] /= unit;
-    whole += values[i];
     part += rest[i].left;
   }
   uint64_t extra = part / unit + (part % unit >= (unit + 1) / 2 && unit > 1);

@@ -68,7 +68,7 @@ static void what_is_no_time_is_refused_and_nothing_is_written(void **state) {
       "0000-01-01T00:00:00Z",
       "-026-08-30T06:10:19Z",
       "2026-08-30T06:10:19z",
-      "\xd9\xa2" /* an Arabic 2 */ "026-08-30T06:10:19Z",
+      ("\xd9\xa2" /* an Arabic 2 */ "026-08-30T06:10:19Z"),
   };
   for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
     uint64_t ms = 7;

@@ -367,8 +367,8 @@ static void checkpoints_are_reported_and_the_least_counts(void **state) {
 static void garbage_on_every_socket_is_counted_and_harms_nobody(void **state) {
   (void)state;
   static const char *const garbage[] = {"", "x", "\x96\x01\x01", "\xdd\xff\xff\xff\xff", "\x96\x02\x01\x01\x94\x01\x01\x01\x01\x00\x90",
-      "\x95\x01\x02\xa4"
-      "down"};
+      ("\x95\x01\x02\xa4"
+       "down")};
   start_publisher();
   start_sub(all, NULL);
   until_live();

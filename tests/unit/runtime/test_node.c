@@ -26,7 +26,7 @@ struct count_options {
   uint64_t count;
 };
 static const struct ctxp_option count_table[] = {
-    {"count", CTXP_OPTION_U64, "100", 0, 1000000, "", "events to append in all", NULL, offsetof(struct count_options, count)}, {NULL}};
+    {"count", CTXP_OPTION_U64, "100", 0, 1000000, "", "events to append in all", NULL, offsetof(struct count_options, count)}, {.name = NULL}};
 
 static int nothing_open(struct ctxp_stage *stage, struct ctxp_error *err) {
   (void)stage, (void)err;
@@ -131,7 +131,7 @@ struct sink_state {
   uint64_t length;
 };
 static const struct ctxp_option sink_table[] = {
-    {"path", CTXP_OPTION_PATH, "out", 0, 0, "", "the file", NULL, offsetof(struct sink_options, path)}, {NULL}};
+    {"path", CTXP_OPTION_PATH, "out", 0, 0, "", "the file", NULL, offsetof(struct sink_options, path)}, {.name = NULL}};
 
 static int sink_open(struct ctxp_stage *stage, struct ctxp_error *err) {
   struct sink_state *state = ctxp_stage_state(stage);
