@@ -306,6 +306,7 @@ static void read_nodes(struct ctxp_reading *r) {
 
 /* ---- the whole ---- */
 static void read_all(struct ctxp_reading *r, struct ctxp_buf *price_faults) {
+  if (!r->root) return;
   if (r->root->type != CTXP_YAML_MAPPING) {
     ctxp_faults_add(r->faults, r->root->place, "not a topology; it begins with 'version: 1'");
     return;

@@ -181,7 +181,7 @@ int ctxp_keys_bind(struct ctxp_keys *keys, struct ctxp_key *key, unsigned socket
 /* ---- keys ---- */
 static void key_free(struct ctxp_keys *keys, struct ctxp_key *key) {
   unbind(keys, key->conn);
-  HASH_DEL(keys->by_name, key);
+  HASH_DEL(keys->by_name, key); /* NOLINT: the analyser loses track in uthash */
   free(key->name);
   free(key->product);
   free(key);

@@ -192,7 +192,7 @@ static void print_counts(const struct sender *s, const struct ctxp_client_counts
     ctxp_put_counted(&line, s->answers, "answer");
     ctxp_buf_printf(&line, ", %llu missed", (unsigned long long)s->missed);
   }
-  fprintf(stderr, "%s, %llu refused\n", ctxp_buf_cstr(&line), (unsigned long long)(s->bad + s->refused));
+  fprintf(stderr, "%s, %llu refused\n", ctxp_buf_cstr(&line), (unsigned long long)s->bad + (unsigned long long)s->refused);
 }
 
 static int run(const struct ctxp_args *args) {

@@ -138,7 +138,7 @@ int ctxp_launch(const struct ctxp_launch_options *options, struct ctxp_launch *r
   struct ctxp_launch launch = {.pid = pid, .life = life[1]};
   int r = pid < 0 ? ctxp_error_set(err, -errno, "could not start the supervisor: %s", strerror(errno)) : 0;
   if (r == 0 && options->detach) {
-    waitpid(pid, NULL, 0);
+    (void)waitpid(pid, NULL, 0); /* its own child says how it went */
     close(life[1]);
     r = listen_to(options, tell_fds[0], err);
   } else if (r == 0) {

@@ -50,7 +50,7 @@ int ctxp_spawn_log(int folder, const char *node, int *ret_fd, struct ctxp_error 
   log_name(node, "", &name);
   log_name(node, ".1", &old);
   if (fstatat(folder, ctxp_buf_cstr(&name), &file, AT_SYMLINK_NOFOLLOW) == 0 && file.st_size > (off_t)CTXP_NODE_LOG_BYTES)
-    renameat(folder, ctxp_buf_cstr(&name), folder, ctxp_buf_cstr(&old));
+    (void)renameat(folder, ctxp_buf_cstr(&name), folder, ctxp_buf_cstr(&old)); /* or it grows on */
   int fd = openat(folder, ctxp_buf_cstr(&name), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (fd < 0)
     return ctxp_error_set(err, -errno, "could not open the log of node '%s', '%s': %s", node, ctxp_buf_cstr(&name), strerror(errno));

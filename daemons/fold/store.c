@@ -230,7 +230,7 @@ static int window_get(struct ctxp_stage *stage, struct ctxp_fold_session *s, str
 int ctxp_fold_window_of(struct ctxp_stage *stage, const struct ctxp_event *ev, bool *ret_known, struct ctxp_fold_window **ret) {
   struct ctxp_fold *f = ctxp_stage_state(stage);
   struct ctxp_fold_window *w = f->last;
-  struct ctxp_fold_session *s;
+  struct ctxp_fold_session *s = NULL;
   *ret_known = true;
   if (!w || !ctxp_str_eq(w->thread, ev->thread) || !ctxp_str_eq(w->session->session, ev->session) ||
       !ctxp_str_eq(w->session->agent, ev->agent)) {

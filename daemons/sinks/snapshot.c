@@ -378,7 +378,7 @@ static int note_old_files(struct ctxp_stage *stage, DIR *list) {
   struct state *st = ctxp_stage_state(stage);
   ctxp_auto_buf key = {0}, value = {0};
   struct dirent *entry;
-  uint64_t seq;
+  uint64_t seq = 0;
   while ((entry = readdir(list))) {
     if (!ctxp_str_ends(ctxp_str(entry->d_name), ".json") || file_seq(st->dir, entry->d_name, &seq) != 0) continue;
     old_key(entry->d_name, &key);
