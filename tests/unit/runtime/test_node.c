@@ -26,7 +26,8 @@ struct count_options {
   uint64_t count;
 };
 static const struct ctxp_option count_table[] = {
-    {"count", CTXP_OPTION_U64, "100", 0, 1000000, "", "events to append in all", NULL, offsetof(struct count_options, count)}, {.name = NULL}};
+    {"count", CTXP_OPTION_U64, "100", 0, 1000000, "", "events to append in all", NULL, offsetof(struct count_options, count)},
+    {.name = NULL}};
 
 static int nothing_open(struct ctxp_stage *stage, struct ctxp_error *err) {
   (void)stage, (void)err;
