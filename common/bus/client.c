@@ -15,7 +15,7 @@
 #include "ctxpipe/client.h"
 
 #define BUFFER_BYTES (32u << 20)
-#define MESSAGE_BYTES 262144u /* of an `events` message, unless one event is larger */
+#define MESSAGE_BYTES (256u << 10) /* of an `events` message, unless one event is larger */
 #define MESSAGE_EVENTS 1024u
 #define EVENT_BYTES_UNTIL_WELCOME (16u << 20)
 #define SILENCE_MS 1000u /* then hello again, doubling */

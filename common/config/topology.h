@@ -22,6 +22,7 @@ struct ctxp_config { /* `struct ctxp_topology` is the event of that name */
   uint64_t max_bytes, retain_hours, drain_s, max_hold_s, commit_batch, commit_interval_ms, commit_linger_ms, max_event_bytes, client_days,
       answer_grace_ms;
   bool durability_power, when_full_drop;
+  bool fleeting; /* nothing of it is wanted after its end; not in the file, set by whoever makes such a pipeline */
   struct ctxp_node_config *nodes; /* in the order of the file */
   unsigned node_count;
   struct ctxp_prices *prices; /* NULL: none named */
