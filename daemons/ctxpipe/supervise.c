@@ -44,7 +44,8 @@ struct node {
   off_t log_start;
   struct ctxp_restart restart;
   struct ctxp_buf words; /* from the ready pipe */
-  struct ctxp_error last;
+  struct ctxp_error last; /* its last words, kept when it runs again: status shows them */
+  bool recovered; /* it is ready since */
 };
 enum phase { STARTING,
   RUNNING,
@@ -181,7 +182,7 @@ static void go_on_starting(struct supervisor *sv) {
 static void became_ready(struct supervisor *sv, struct node *n) {
   n->state = NODE_READY;
   n->ready_at = ctxp_clock_ms();
-  n->last.text[0] = 0;
+  n->recovered = true;
   say(sv, CTXP_SAY_NODE, "%-12s %-18s %s, pid %d", n->config->name, n->config->ops->name, n->restart.restarts ? "ready again" : "ready",
       (int)n->pid);
   go_on_starting(sv);
@@ -210,6 +211,7 @@ static void read_ready(struct supervisor *sv, struct node *n) {
 static void last_words(struct supervisor *sv, struct node *n, int status) {
   ctxp_auto_buf words = {0};
   char how[80];
+  n->recovered = false;
   if (WIFSIGNALED(status))
     snprintf(how, sizeof(how), "was ended by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
   else
@@ -384,7 +386,7 @@ static void finish(struct supervisor *sv) {
   ctxp_auto_buf path = {0};
   for (unsigned i = 0; i < sv->count; i++) {
     const struct node *n = &sv->nodes[i];
-    if (n->last.text[0] && sv->result == 0) say(sv, CTXP_SAY_END, "%s", n->last.text);
+    if (n->last.text[0] && !n->recovered && sv->result == 0) say(sv, CTXP_SAY_END, "%s", n->last.text);
     ctxp_buf_deinit(&sv->nodes[i].words);
   }
   ctxp_buf_printf(&path, "%s/supervisor.json", sv->config->run_dir);
