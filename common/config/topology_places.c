@@ -40,7 +40,8 @@ static bool one_of(struct ctxp_str name, const char *const *names) {
 /* ---- the rule ---- */
 static bool owner_in_run_dir(const struct ctxp_config *t, struct ctxp_str name, struct ctxp_buf *whose) {
   static const char *const own[] = {
-      "supervisor.lock", "supervisor.json", ".supervisor.json.new", "topology.yaml", ".topology.yaml.new", NULL};
+      "supervisor.lock", "supervisor.json", ".supervisor.json.new", "topology.yaml", ".topology.yaml.new", "ended.json",
+      ".ended.json.new", NULL};
   static const char *const sockets[] = {"pub", "replay", "control", "answers", NULL}, *const files[] = {"event", NULL};
   name = first_part(name);
   if (one_of(name, own)) return ctxp_buf_str(whose, "the supervisor's own"), true;
