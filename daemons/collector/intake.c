@@ -295,7 +295,7 @@ static int take_missed(struct ctxp_collector *c, struct ctxp_key *key, uint64_t 
     return refuse(
         c, key, client_seq, CTXP_STR("answer_missed"), "askSeq", "names no ask of this client that is open or was answered lately");
   if (closed && closed->missed) return 0; /* the stream says so already, or there was nothing to miss */
-  ev->answer_missed.askSeq = ask ? ask->seq : closed->seq;
+  ev->answer_missed.askSeq = closed ? closed->seq : ask->seq;
   ev->answer_missed.mechanism = (struct ctxp_str){0};
   ev->answer_missed.has &= ~(UINT64_C(1) << CTXP_IX_answer_missed_mechanism);
   int r = append(c, ev, &seq);
