@@ -45,7 +45,7 @@ static int take_outcome(struct ctxp_cursor *c, struct ctxp_ingest_outcome *ret) 
 
 /* of hello and of the message of that name: all well-formed, and nothing behind them */
 static int check_outcomes(struct ctxp_list list) {
-  struct ctxp_cursor c = {list.ptr, list.ptr + list.len};
+  struct ctxp_cursor c = ctxp_cursor((struct ctxp_raw){list.ptr, list.len});
   struct ctxp_ingest_outcome outcome;
   for (uint32_t i = 0; i < list.count; i++)
     if (take_outcome(&c, &outcome) < 0) return -EBADMSG;
@@ -161,7 +161,7 @@ int ctxp_ingest_item(struct ctxp_list *items, uint64_t *ret_seq, struct ctxp_raw
 }
 
 int ctxp_ingest_next_outcome(struct ctxp_list *outcomes, struct ctxp_ingest_outcome *ret) {
-  struct ctxp_cursor c = {outcomes->ptr, outcomes->ptr + outcomes->len};
+  struct ctxp_cursor c = ctxp_cursor((struct ctxp_raw){outcomes->ptr, outcomes->len});
   if (outcomes->count == 0 || take_outcome(&c, ret) < 0) return 0;
   *outcomes = (struct ctxp_list){c.at, (size_t)(c.end - c.at), outcomes->count - 1};
   return 1;

@@ -273,7 +273,7 @@ int ctxp_store_del(struct ctxp_store *store, enum ctxp_db db, struct ctxp_raw ke
 
 static int take_value(struct ctxp_store *store, enum ctxp_db db, MDB_val key, MDB_val value, struct ctxp_buf *out, struct ctxp_error *err) {
   struct ctxp_raw k = {key.mv_data, key.mv_size}, v = {value.mv_data, value.mv_size};
-  uint64_t sum;
+  uint64_t sum = 0;
   if (v.len >= SUM_SIZE) {
     memcpy(&sum, v.ptr, SUM_SIZE);
     v = (struct ctxp_raw){v.ptr + SUM_SIZE, v.len - SUM_SIZE};

@@ -138,13 +138,13 @@ int ctxp_prices_decode(struct ctxp_raw raw, struct ctxp_prices **ret_prices) {
   if (ctxp_pack_check(raw) < 0 || ctxp_raw_type(raw) != CTXP_PACK_MAP) return -EBADMSG;
   struct ctxp_str version = ctxp_map_str(raw, "version");
   struct ctxp_raw models = ctxp_map_get(raw, "models"), value;
-  ctxp_cleanup(drop) struct ctxp_prices *prices = calloc(1, sizeof(*prices));
-  if (!prices) return -ENOMEM;
-  if (version.len == 0 || version.len >= sizeof(prices->version) || memchr(version.ptr, 0, version.len)) return -EBADMSG;
-  memcpy(prices->version, version.ptr, version.len);
   struct ctxp_cursor it = ctxp_cursor(models);
   uint32_t left;
+  if (version.len == 0 || version.len >= sizeof((*ret_prices)->version) || memchr(version.ptr, 0, version.len)) return -EBADMSG;
   if (models.len == 0 || ctxp_array_open(&it, &left) < 0) return -EBADMSG;
+  ctxp_cleanup(drop) struct ctxp_prices *prices = calloc(1, sizeof(*prices));
+  if (!prices) return -ENOMEM;
+  memcpy(prices->version, version.ptr, version.len);
   while (ctxp_array_next(&it, &left, &value) > 0) {
     int err = unpack_row(prices, value);
     if (err < 0) return err;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include "base/clock.h"
 #include "collector/intake.h"
+#include "collector/bounds.h"
 
 /* ---- words to clients ---- */
 void ctxp_intake_send(struct ctxp_collector *c, const struct ctxp_conn *conn) {
@@ -295,7 +296,7 @@ static int take_missed(struct ctxp_collector *c, struct ctxp_key *key, uint64_t 
     return refuse(
         c, key, client_seq, CTXP_STR("answer_missed"), "askSeq", "names no ask of this client that is open or was answered lately");
   if (closed && closed->missed) return 0; /* the stream says so already, or there was nothing to miss */
-  ev->answer_missed.askSeq = ask ? ask->seq : closed->seq;
+  ev->answer_missed.askSeq = closed ? closed->seq : ask->seq;
   ev->answer_missed.mechanism = (struct ctxp_str){0};
   ev->answer_missed.has &= ~(UINT64_C(1) << CTXP_IX_answer_missed_mechanism);
   int r = append(c, ev, &seq);
@@ -338,7 +339,7 @@ static int take_body(struct ctxp_collector *c, struct ctxp_key *key, uint64_t cl
         (unsigned long long)c->config->max_event_bytes);
     return refuse_body(c, key, client_seq, body, "", limit);
   }
-  if (ctxp_event_decode(body.ptr, body.len, &ev, &unknown, &fault) < 0)
+  if (ctxp_event_decode(body.ptr, body.len, &ev, &unknown, &fault) < 0 || !ctxp_within_bounds(&ev, &fault))
     return refuse_body(c, key, client_seq, body, fault.field, fault.reason);
   uint64_t refused = key->refused;
   int r = take(c, key, client_seq, &ev);

@@ -38,7 +38,7 @@ void ctxp_table_deinit(struct ctxp_table *table) {
 }
 
 static struct ctxp_str text_of(const struct ctxp_table *table, const struct cell *cell) {
-  return (struct ctxp_str){(const char *)table->texts.ptr + cell->at, cell->len};
+  return cell->len ? (struct ctxp_str){(const char *)table->texts.ptr + cell->at, cell->len} : (struct ctxp_str){0};
 }
 
 static struct cell cell_at(const struct ctxp_table *table, size_t index) {
@@ -50,7 +50,7 @@ static struct cell cell_at(const struct ctxp_table *table, size_t index) {
 static size_t cell_count(const struct ctxp_table *table) { return table->cells.len / sizeof(struct cell); }
 
 static void measure(const struct ctxp_table *table, const struct ctxp_style *style, unsigned widths[CTXP_COLUMNS_MAX]) {
-  unsigned total = 0, texts = 0;
+  unsigned total = 0;
   for (unsigned c = 0; c < table->column_count; c++)
     widths[c] = table->columns[c].kind == CTXP_COLUMN_BAR ? BAR_COLUMNS : ctxp_term_width(ctxp_str(table->columns[c].title));
   for (size_t i = 0; table->column_count && i < cell_count(table); i++) {
@@ -58,15 +58,12 @@ static void measure(const struct ctxp_table *table, const struct ctxp_style *sty
     unsigned width = ctxp_term_width(text_of(table, &cell)), c = (unsigned)(i % table->column_count);
     if (width > widths[c]) widths[c] = width;
   }
-  for (unsigned c = 0; c < table->column_count; c++) {
-    total += widths[c] + (c ? 2 : 0);
-    texts += table->columns[c].kind == CTXP_COLUMN_TEXT;
-  }
-  while (style->columns && total > style->columns && texts) { /* take from the widest text */
+  for (unsigned c = 0; c < table->column_count; c++) total += widths[c] + (c ? 2 : 0);
+  while (style->columns && total > style->columns) { /* take from the widest text */
     unsigned widest = CTXP_COLUMNS_MAX;
     for (unsigned c = 0; c < table->column_count; c++)
       if (table->columns[c].kind == CTXP_COLUMN_TEXT && (widest == CTXP_COLUMNS_MAX || widths[c] > widths[widest])) widest = c;
-    if (widths[widest] <= TEXT_MIN) break;
+    if (widest == CTXP_COLUMNS_MAX || widths[widest] <= TEXT_MIN) break;
     widths[widest]--;
     total--;
   }

@@ -19,9 +19,10 @@ struct folders { /* that were visited: a link may lead back into one */
 
 static int add_file(struct ctxp_files *files, const char *path, const struct stat *st, bool named) {
   if (ctxp_grow(&files->items, &files->cap, files->count, sizeof(*files->items)) < 0) return -ENOMEM;
-  char *copy = strdup(path);
-  if (!copy) return -ENOMEM;
-  files->items[files->count++] = (struct ctxp_file){copy, (uint64_t)st->st_size, st->st_dev, st->st_ino, named};
+  struct ctxp_file *file = &files->items[files->count];
+  *file = (struct ctxp_file){strdup(path), (uint64_t)st->st_size, st->st_dev, st->st_ino, named};
+  if (!file->path) return -ENOMEM;
+  files->count++;
   return 0;
 }
 

@@ -280,7 +280,7 @@ static void old_key(const char *name, struct ctxp_buf *out) {
 /* May this state go over the file? Not if the file is newer, unless it is from before this store. */
 static int may_replace(struct ctxp_stage *stage, const char *name, uint64_t seq) {
   struct state *st = ctxp_stage_state(stage);
-  uint64_t there;
+  uint64_t there = 0;
   ctxp_auto_buf key = {0};
   struct ctxp_raw value;
   int r = file_seq(st->dir, name, &there);

@@ -8,8 +8,8 @@ import sys
 
 BUILD = pathlib.Path(os.environ.get('CTXP_LINT_BUILD', 'build'))
 DATABASE = BUILD / 'lint'
-CPPCHECK = ['cppcheck', '--enable=warning,portability,performance', '--inconclusive', '--inline-suppr', '--quiet', '--error-exitcode=1',
-            '--suppress=missingIncludeSystem', '--suppress=varFuncNullUB', '--suppress=ctuuninitvar',  # NULL is a pointer here; out-parameters
+CPPCHECK = ['cppcheck', '--enable=warning,portability,performance', '--inline-suppr', '--quiet', '--error-exitcode=1',
+            '--library=tests/support/cppcheck.cfg', '--suppress=missingIncludeSystem', '--suppress=varFuncNullUB', '--suppress=ctuuninitvar',  # NULL is a pointer here; out-parameters
              '--suppress=*:/usr/include/*', '--template={file}:{line}: {severity}: {message} [{id}]']
 
 

@@ -26,7 +26,7 @@ int scratch_open(void **state) {
   struct scratch *s = calloc(1, sizeof(*s));
   if (!s) return -1;
   strcpy(s->dir, "/tmp/ctxpipe-test-XXXXXX");
-  if (!mkdtemp(s->dir)) return -1;
+  if (!mkdtemp(s->dir)) return free(s), -1;
   ref_init(&s->ref, &s->sink);
   s->ref.watch = log_event;
   s->ref.watch_data = s;
