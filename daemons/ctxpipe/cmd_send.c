@@ -209,10 +209,11 @@ static int talk(const struct ctxp_args *args, const char *endpoint, struct sende
 
 static void print_counts(const struct sender *s, const struct ctxp_client_counts *counts) {
   ctxp_auto_buf line = {0};
+  uint64_t taken = counts->acked > s->refused ? counts->acked - s->refused : 0; /* what is refused is acknowledged too */
   ctxp_put_counted(&line, s->line, "line");
   ctxp_buf_str(&line, ": ");
   ctxp_put_counted(&line, counts->sent, "event");
-  ctxp_buf_printf(&line, " sent, %llu acknowledged", (unsigned long long)counts->acked);
+  ctxp_buf_printf(&line, " sent, %llu acknowledged", (unsigned long long)taken);
   if (s->already) ctxp_buf_printf(&line, ", %llu there already", (unsigned long long)s->already);
   if (s->answers || s->missed) {
     ctxp_buf_str(&line, ", ");
