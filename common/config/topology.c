@@ -241,12 +241,27 @@ static void read_from(struct ctxp_reading *r, struct ctxp_node_config *node, con
     node->from_start = ctxp_str_is(ctxp_raw_str(ctxp_buf_raw(&name)), "start");
 }
 
+/* what the stage knows of its options beyond their table */
+static void check_options(struct ctxp_reading *r, const struct ctxp_node_config *node, struct ctxp_place place) {
+  ctxp_auto_buf texts = {0};
+  ctxp_auto_free void *values = calloc(1, node->ops->options_size);
+  struct ctxp_error why;
+  int err = !values ? -ENOMEM : ctxp_options_fill(node->ops->options, ctxp_buf_raw(&node->options), values, &texts, &why);
+  if (err == 0) err = node->ops->check(values, &why);
+  if (err == -EINVAL)
+    ctxp_faults_add(r->faults, place, "%s", why.text);
+  else if (err < 0)
+    r->faults->failed = true;
+}
+
 static void read_options(struct ctxp_reading *r, struct ctxp_node_config *node, const struct ctxp_yaml *mapping) {
   const char *base = r->topology->state_dir ? r->topology->state_dir : "/"; /* "/": there is a fault already */
+  const struct ctxp_yaml *options = ctxp_yaml_get(mapping, "options");
   if (!node->ops) return;
-  ctxp_schema_options(r->faults, node->ops->options, ctxp_yaml_get(mapping, "options"), mapping->key->place,
+  bool good = ctxp_schema_options(r->faults, node->ops->options, options, mapping->key->place,
       (struct ctxp_place_of_paths){base, "state_dir"}, &node->options);
   if (node->options.failed) r->faults->failed = true;
+  if (good && node->ops->check) check_options(r, node, options ? options->key->place : mapping->key->place);
 }
 
 /* state_dir/logs and the supervisor's own log are taken */
