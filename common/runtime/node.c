@@ -69,7 +69,10 @@ uint64_t ctxp_node_done(const struct ctxp_node *node) {
 /* ---- open ---- */
 static int read_topology(struct ctxp_node *node) {
   ctxp_auto_buf faults = {0};
-  if (ctxp_topology_read(node->options->topology_file, ctxp_registry_get(), &node->config, &faults) < 0)
+  /* a stage gets its prices with the topology event; only the collector, which sends it, reads the tables */
+  int (*reader)(const char *, const struct ctxp_stage_ops *const *, struct ctxp_config **, struct ctxp_buf *) =
+      node->source ? ctxp_topology_read : ctxp_topology_read_lean;
+  if (reader(node->options->topology_file, ctxp_registry_get(), &node->config, &faults) < 0)
     return ctxp_node_fail(node, -EINVAL, "%s", ctxp_buf_cstr(&faults));
   node->self = ctxp_topology_node(node->config, node->options->name);
   if (!node->self) return ctxp_node_fail(node, -ENOENT, "%s: there is no node '%s'", node->options->topology_file, node->options->name);
