@@ -404,17 +404,29 @@ static void free_list(char **list) {
   free(list);
 }
 
+static void free_node(struct ctxp_node_config *node) {
+  free(node->name);
+  free_list(node->subscribe);
+  free_list(node->ingest);
+  free(node->curve_secret_file);
+  free(node->curve_clients_file);
+  ctxp_buf_deinit(&node->options);
+}
+
+void ctxp_topology_leave_out(struct ctxp_config *topology, enum ctxp_stage_role role) {
+  unsigned kept = 0;
+  for (unsigned i = 0; i < topology->node_count; i++) {
+    if (topology->nodes[i].ops->role == role)
+      free_node(&topology->nodes[i]);
+    else
+      topology->nodes[kept++] = topology->nodes[i];
+  }
+  topology->node_count = kept;
+}
+
 struct ctxp_config *ctxp_topology_free(struct ctxp_config *topology) {
   if (!topology) return NULL;
-  for (unsigned i = 0; i < topology->node_count; i++) {
-    struct ctxp_node_config *node = &topology->nodes[i];
-    free(node->name);
-    free_list(node->subscribe);
-    free_list(node->ingest);
-    free(node->curve_secret_file);
-    free(node->curve_clients_file);
-    ctxp_buf_deinit(&node->options);
-  }
+  for (unsigned i = 0; i < topology->node_count; i++) free_node(&topology->nodes[i]);
   free(topology->nodes);
   free_list(topology->price_files);
   ctxp_prices_free(topology->prices);

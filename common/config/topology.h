@@ -45,6 +45,8 @@ int ctxp_topology_read_lean(const char *file, const struct ctxp_stage_ops *const
 int ctxp_topology_write(const struct ctxp_config *config, struct ctxp_buf *out) __attribute__((warn_unused_result));
 /* The numbers of the whole pipeline: the keys beside `nodes`, with unit, range and default. */
 extern const struct ctxp_option ctxp_topology_options[];
+/* Takes the nodes of a role out. What they read must be read by somebody else, or be asked in another way. */
+void ctxp_topology_leave_out(struct ctxp_config *config, enum ctxp_stage_role role);
 struct ctxp_config *ctxp_topology_free(struct ctxp_config *config);
 const struct ctxp_node_config *ctxp_topology_node(const struct ctxp_config *config, const char *name); /* NULL: none */
 

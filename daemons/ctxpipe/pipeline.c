@@ -85,7 +85,9 @@ int ctxp_pipeline_private(const char *dir, const char *prices, struct ctxp_confi
   if (file) ctxp_buf_str(&text, ", ");
   if (file) put_path(file, &text);
   ctxp_buf_str(&text, "]\n");
-  return parse_builtin(&text, ret_config, err);
+  int r = parse_builtin(&text, ret_config, err);
+  if (r == 0) ctxp_topology_leave_out(*ret_config, CTXP_ROLE_SINK_NODE); /* the fold is asked; nobody would read their files */
+  return r;
 }
 
 int ctxp_pipeline_config(const struct ctxp_args *args, struct ctxp_config **ret_config, struct ctxp_error *err) {

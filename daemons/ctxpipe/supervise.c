@@ -128,12 +128,14 @@ static int start_node(struct supervisor *sv, struct node *n, struct ctxp_error *
   ctxp_auto_buf program = {0};
   ctxp_auto_close int log_fd = -1;
   struct stat file;
-  int r = ctxp_spawn_find(n->config->ops->name, &program, err);
+  int r = sv->options->be ? 0 : ctxp_spawn_find(n->config->ops->name, &program, err);
   if (r == 0) r = ctxp_spawn_log(sv->dirs.logs, n->config->name, &log_fd, err);
   if (r < 0) return r;
   n->log_start = fstat(log_fd, &file) == 0 ? file.st_size : 0;
   ctxp_buf_reset(&n->words);
   struct ctxp_spawn spawn = {.program = ctxp_buf_cstr(&program),
+      .be = sv->options->be,
+      .config = sv->config,
       .topology = ctxp_buf_cstr(&sv->topology_file),
       .node = n->config->name,
       .log_level = sv->options->log_level,
