@@ -1,4 +1,4 @@
-/* Bars and the order of rows are by billed tokens: what it cost to keep. Shares and costs are rounded so that they add up. */
+/* Rows stand as the fold ranked them, as in --json: by cost, then by billed tokens. Shares and costs are rounded so that they add up. */
 #include "ctxpipe/bill.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@ struct row {
   struct ctxp_raw map; /* len 0: the row of the others */
   uint64_t billed, own, share, cost; /* share in tenths of a percent, cost in COST_UNITs, once rounded */
   bool priced;
-  unsigned place;
+  unsigned others; /* how many rows the row of the others is */
 };
 
 /* ---- totals ---- */
@@ -122,12 +122,6 @@ static void put_totals(struct ctxp_raw reply, const struct ctxp_style *style, st
 }
 
 /* ---- rows ---- */
-static int by_billed(const void *a, const void *b) {
-  const struct row *x = a, *y = b;
-  if (x->billed != y->billed) return x->billed < y->billed ? 1 : -1;
-  return x->place < y->place ? -1 : 1; /* as the fold ranked them */
-}
-
 static int read_rows(struct ctxp_raw list, struct row **ret_rows, unsigned *ret_count) {
   struct ctxp_cursor it = ctxp_cursor(list);
   uint32_t left;
@@ -142,9 +136,8 @@ static int read_rows(struct ctxp_raw list, struct row **ret_rows, unsigned *ret_
     r->own = ctxp_map_u64(r->map, "own", 0);
     r->priced = cost.len && ctxp_raw_type(cost) != CTXP_PACK_NIL;
     r->cost = ctxp_map_u64(r->map, "costNano", 0);
-    r->place = count++;
+    count++;
   }
-  qsort(rows, count, sizeof(*rows), by_billed);
   *ret_rows = rows;
   *ret_count = count;
   return 0;
@@ -160,7 +153,7 @@ static unsigned fold_others(struct row *rows, unsigned count, uint64_t top) {
     others.cost += rows[i].cost;
     others.priced |= rows[i].priced;
   }
-  others.place = count - (unsigned)top; /* how many they are */
+  others.others = count - (unsigned)top;
   rows[top] = others;
   return (unsigned)top + 1;
 }
@@ -186,7 +179,7 @@ static void put_name(struct ctxp_table *table, enum ctxp_grain grain, const stru
   struct ctxp_str kind = ctxp_map_str(row->map, "kind");
   enum ctxp_band band;
   if (!row->map.len) {
-    ctxp_buf_printf(&text, "(%u other%s)", row->place, row->place == 1 ? "" : "s");
+    ctxp_buf_printf(&text, "(%u other%s)", row->others, row->others == 1 ? "" : "s");
   } else if (grain == CTXP_GRAIN_BAND) {
     struct ctxp_str name = ctxp_map_str(row->map, "band");
     if (ctxp_band_parse(name, &band))
@@ -202,15 +195,23 @@ static void put_name(struct ctxp_table *table, enum ctxp_grain grain, const stru
   ctxp_table_text(table, ctxp_buf_view(&text));
 }
 
-static void put_kind(struct ctxp_table *table, const struct row *row) {
-  struct ctxp_str kind = ctxp_map_str(row->map, "kind");
-  ctxp_table_text(table, kind.len ? kind : ctxp_map_str(row->map, "band"));
+/* of a view its kind; of a message what it is: the tool that made it, and of what */
+static void put_kind(struct ctxp_table *table, enum ctxp_grain grain, const struct row *row) {
+  ctxp_auto_buf text = {0};
+  struct ctxp_str kind = ctxp_map_str(row->map, "kind"), tool = ctxp_map_str(row->map, "tool"), path = ctxp_map_str(row->map, "path");
+  if (!tool.len || grain != CTXP_GRAIN_MESSAGE) tool = kind.len ? kind : ctxp_map_str(row->map, "band");
+  ctxp_buf_add(&text, tool.ptr, tool.len);
+  if (path.len && grain == CTXP_GRAIN_MESSAGE) ctxp_buf_printf(&text, " %.*s", (int)path.len, path.ptr);
+  ctxp_table_text(table, ctxp_buf_view(&text));
 }
 
-static void put_row(struct ctxp_table *table, enum ctxp_grain grain, const struct row *row, uint64_t widest) {
+/* of the bar: by what the rows are in order, as far as every row has it */
+static uint64_t weight(const struct row *row, bool by_cost) { return by_cost ? row->cost : row->billed; }
+
+static void put_row(struct ctxp_table *table, enum ctxp_grain grain, const struct row *row, bool by_cost, uint64_t widest) {
   ctxp_auto_buf share = {0}, cost = {0};
   put_name(table, grain, row);
-  if (grain == CTXP_GRAIN_VIEW || grain == CTXP_GRAIN_MESSAGE) put_kind(table, row);
+  if (grain == CTXP_GRAIN_VIEW || grain == CTXP_GRAIN_MESSAGE) put_kind(table, grain, row);
   ctxp_table_count(table, row->billed);
   ctxp_table_count(table, row->own);
   if (row->priced) ctxp_put_dollars(&cost, (int64_t)(row->cost * COST_UNIT), COST_DECIMALS);
@@ -221,24 +222,35 @@ static void put_row(struct ctxp_table *table, enum ctxp_grain grain, const struc
     ctxp_table_count(table, ctxp_map_u64(row->map, "turns", 0));
   else
     ctxp_table_text(table, CTXP_STR(""));
-  ctxp_table_bar(table, row->billed, widest);
+  ctxp_table_bar(table, weight(row, by_cost), widest);
 }
 
 static int print_rows(enum ctxp_grain grain, const struct row *rows, unsigned count, const struct ctxp_style *style, struct ctxp_buf *out) {
   static const struct ctxp_column narrow[] = {{"", CTXP_COLUMN_TEXT}, {"billed", CTXP_COLUMN_NUMBER}, {"own", CTXP_COLUMN_NUMBER},
       {"cost", CTXP_COLUMN_NUMBER}, {"share", CTXP_COLUMN_NUMBER}, {"turns", CTXP_COLUMN_NUMBER}, {"", CTXP_COLUMN_BAR}};
-  static const struct ctxp_column wide[] = {{"", CTXP_COLUMN_TEXT}, {"kind", CTXP_COLUMN_TEXT}, {"billed", CTXP_COLUMN_NUMBER},
+  static const struct ctxp_column wide[] = {{"", CTXP_COLUMN_TEXT}, {"what", CTXP_COLUMN_TEXT}, {"billed", CTXP_COLUMN_NUMBER},
       {"own", CTXP_COLUMN_NUMBER}, {"cost", CTXP_COLUMN_NUMBER}, {"share", CTXP_COLUMN_NUMBER}, {"turns", CTXP_COLUMN_NUMBER},
       {"", CTXP_COLUMN_BAR}};
   bool kinds = grain == CTXP_GRAIN_VIEW || grain == CTXP_GRAIN_MESSAGE;
   struct ctxp_table table = {.columns = kinds ? wide : narrow, .column_count = kinds ? 8 : 7};
   uint64_t widest = 0;
+  bool by_cost = true;
+  for (unsigned i = 0; i < count; i++) by_cost &= rows[i].priced || !rows[i].billed;
   for (unsigned i = 0; i < count; i++)
-    if (rows[i].map.len && rows[i].billed > widest) widest = rows[i].billed;
-  for (unsigned i = 0; i < count; i++) put_row(&table, grain, &rows[i], widest);
+    if (rows[i].map.len && weight(&rows[i], by_cost) > widest) widest = weight(&rows[i], by_cost);
+  for (unsigned i = 0; i < count; i++) put_row(&table, grain, &rows[i], by_cost, widest);
   int r = ctxp_table_print(&table, style, out);
   ctxp_table_deinit(&table);
   return r;
+}
+
+/* a row with some priced and some unpriced requests has the cost of the priced ones alone */
+static void put_incomplete(struct ctxp_raw totals, struct ctxp_buf *out) {
+  uint64_t unpriced = ctxp_map_u64(totals, "unpricedTokens", 0);
+  if (!unpriced || !ctxp_map_u64(totals, "costNano", 0)) return;
+  ctxp_buf_str(out, "cost: of what has a price alone; ");
+  ctxp_put_counted(out, unpriced, "token");
+  ctxp_buf_str(out, " of the bill have none\n");
 }
 
 static int put_grain(struct ctxp_raw reply, enum ctxp_grain grain, const struct ctxp_bill_options *options, const struct ctxp_style *style,
@@ -257,6 +269,7 @@ static int put_grain(struct ctxp_raw reply, enum ctxp_grain grain, const struct 
   r = round_rows(rows, shown, billed);
   if (r == 0 && shown) r = print_rows(grain, rows, shown, style, out);
   if (!shown) ctxp_buf_str(out, "  nothing\n");
+  if (shown && options->grain >= 0) put_incomplete(ctxp_map_get(reply, "totals"), out); /* the whole bill says it at its top */
   free(rows);
   return r;
 }
@@ -286,17 +299,27 @@ static void put_invisible(struct ctxp_raw sessions, struct ctxp_buf *out) {
       (unsigned long long)(tenths / 10), (unsigned long long)(tenths % 10));
 }
 
+static struct ctxp_str bust_cause(struct ctxp_str cause) {
+  static const char *const words[][2] = {{"compaction", "the window was compacted"}, {"model", "another model"}, {"tools", "other tools"},
+      {"removal", "messages were taken out"}, {"idle", "a pause longer than the cache lives"}, {"unknown", "not known"}};
+  for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++)
+    if (ctxp_str_is(cause, words[i][0])) return ctxp_str(words[i][1]);
+  return cause;
+}
+
 static int put_busts(struct ctxp_raw list, const struct ctxp_style *style, struct ctxp_buf *out) {
-  static const struct ctxp_column columns[] = {{"cause", CTXP_COLUMN_TEXT}, {"tokens", CTXP_COLUMN_NUMBER}, {"cost", CTXP_COLUMN_NUMBER}};
-  struct ctxp_table table = {.columns = columns, .column_count = 3};
+  static const struct ctxp_column columns[] = {
+      {"why", CTXP_COLUMN_TEXT}, {"times", CTXP_COLUMN_NUMBER}, {"tokens", CTXP_COLUMN_NUMBER}, {"cost", CTXP_COLUMN_NUMBER}};
+  struct ctxp_table table = {.columns = columns, .column_count = 4};
   struct ctxp_cursor it = ctxp_cursor(list);
   struct ctxp_raw bust;
   uint32_t left;
   if (!list.len || ctxp_array_open(&it, &left) < 0 || !left) return 0;
-  ctxp_put_heading(out, style, "Cache written again (in the bill above already)");
+  ctxp_put_heading(out, style, "Cache lost: what the last request had left in the cache, and the next had to pay in full (part of the bill)");
   while (ctxp_array_next(&it, &left, &bust) > 0) {
     ctxp_auto_buf cost = {0};
-    ctxp_table_text(&table, ctxp_map_str(bust, "cause"));
+    ctxp_table_text(&table, bust_cause(ctxp_map_str(bust, "cause")));
+    ctxp_table_count(&table, ctxp_map_u64(bust, "count", 0));
     ctxp_table_count(&table, ctxp_map_u64(bust, "tokens", 0));
     ctxp_put_dollars(&cost, ctxp_map_i64(bust, "costNano", 0), 4);
     ctxp_table_text(&table, ctxp_buf_view(&cost));
@@ -364,11 +387,10 @@ static int put_passed_over(struct ctxp_raw list, const struct ctxp_style *style,
 int ctxp_bill_print(struct ctxp_raw reply, struct ctxp_raw passed_over, const struct ctxp_bill_options *options,
     const struct ctxp_style *style, struct ctxp_buf *out) {
   if (ctxp_raw_type(ctxp_map_get(reply, "totals")) != CTXP_PACK_MAP) return -EBADMSG;
+  if (options->grain >= 0) return put_grain(reply, (enum ctxp_grain)options->grain, options, style, out);
   put_totals(reply, style, out);
   int r = 0;
-  for (int grain = 0; r == 0 && grain < CTXP_GRAINS; grain++)
-    if (options->grain == grain || (options->grain < 0 && grain != CTXP_GRAIN_MESSAGE))
-      r = put_grain(reply, (enum ctxp_grain)grain, options, style, out);
+  for (int grain = 0; r == 0 && grain < CTXP_GRAIN_MESSAGE; grain++) r = put_grain(reply, (enum ctxp_grain)grain, options, style, out);
   if (r == 0) put_invisible(ctxp_map_get(reply, "sessions"), out);
   if (r == 0) r = put_busts(ctxp_map_get(reply, "cacheBusts"), style, out);
   if (r == 0) r = ctxp_savings_potential(ctxp_map_get(reply, "potential"), style, out);

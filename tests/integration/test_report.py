@@ -159,6 +159,45 @@ def a_grain_a_session_and_a_top_can_be_asked_for(place):
 
 
 @test
+def a_grain_limits_the_text_and_not_the_json(place):
+    whole, by = report(place, SOURCE / 'samples'), report(place, '--by', 'view', SOURCE / 'samples')
+    same(by, whole, 'the JSON of a grain')
+    text = place.ctxpipe('report', '--by', 'view', SOURCE / 'samples').out
+    same([line for line in text.splitlines() if line.startswith(('The bill', 'Reported', 'Potential', 'Passed', 'Cache'))], ['The bill by view'], 'headings of one grain')
+
+
+@test
+def the_rows_of_a_text_stand_as_in_the_json(place):
+    out = report(place, SOURCE / 'samples')
+    for grain, rows, key in (('tool', 'tools', 'tool'), ('view', 'views', 'label')):
+        text = place.ctxpipe('report', '--by', grain, '--top', '4', SOURCE / 'samples').out
+        same([line.split()[0] for line in text.splitlines()[2:6]], [row[key] for row in out[rows][:4]], f'order of the {rows}')
+        costs = [row['cost'] for row in out[rows]]
+        same(costs, sorted(costs, reverse=True), f'costs of the {rows}, all priced')
+
+
+@test
+def a_message_has_its_tool_and_its_path(place):
+    out = report(place, '--by', 'message', SOURCE / 'samples')
+    views = {row['label'] for row in out['views']}
+    reads = [row for row in out['messages'] if row['band'] == 'file_view']
+    check(reads, 'the samples show no file')
+    for row in reads:
+        check(row['tool'] and row['path'] in views, f'a message of a file without tool or path: {row}')
+    text = place.ctxpipe('report', '--by', 'message', '--top', '100', SOURCE / 'samples').out
+    check(f'{reads[0]["tool"]} {reads[0]["path"]}' in text, f'tool and path are not in the table:\n{text}')
+
+
+@test
+def a_price_table_may_have_any_name(place):
+    table = (SOURCE / 'config/prices.yaml').read_text()  # over itself: every row has its own names again
+    for name in ('a "quoted": name, [yes].yaml', "it's: $HOME ${X} \\n.yaml", 'bell\a and\ttab.yaml'):
+        check(report(place, '--prices', place.write(name, table), SOURCE / 'samples')['totals']['cost'] > 0, f'nothing has a price with {name!r}')
+    done = place.ctxpipe('report', '--prices', place.write('line\nbreak.yaml', table), SOURCE / 'samples', code=1)
+    check('line break' in done.err and len(done.err.strip().splitlines()) == 1, f'{done}')
+
+
+@test
 def plain_lines_of_progress_go_to_standard_error_alone(place):
     done = place.ctxpipe('report', '--json', SOURCE / 'samples')
     json.loads(done.out)
