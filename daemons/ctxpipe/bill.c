@@ -4,23 +4,15 @@
 #include <stdlib.h>
 #include "base/str.h"
 #include "codec/msgpack.h"
+#include "ctxpipe/bill_rows.h"
 #include "ctxpipe/savings.h"
 
 __extension__ typedef unsigned __int128 u128;
 
-const char *const ctxp_grain_names[] = {"band", "view", "tool", "message", NULL};
-static const char *const row_keys[CTXP_GRAINS] = {"bands", "views", "tools", "messages"};
 static const char *const headings[CTXP_GRAINS] = {"The bill by band", "The bill by view", "The bill by tool", "The bill by message"};
 
 #define COST_DECIMALS 4
 #define COST_UNIT 100000 /* nano-dollars of the last decimal */
-
-struct row {
-  struct ctxp_raw map; /* len 0: the row of the others */
-  uint64_t billed, own, share, cost; /* share in tenths of a percent, cost in COST_UNITs, once rounded */
-  bool priced;
-  unsigned others; /* how many rows the row of the others is */
-};
 
 /* ---- totals ---- */
 static void line(struct ctxp_buf *out, const char *name, uint64_t number, const char *note) {
@@ -122,44 +114,23 @@ static void put_totals(struct ctxp_raw reply, const struct ctxp_style *style, st
 }
 
 /* ---- rows ---- */
-static int read_rows(struct ctxp_raw list, struct row **ret_rows, unsigned *ret_count) {
-  struct ctxp_cursor it = ctxp_cursor(list);
-  uint32_t left;
-  if (!list.len || ctxp_array_open(&it, &left) < 0) return -EBADMSG;
-  struct row *rows = calloc(left + 1u, sizeof(*rows)); /* one more: the others */
-  if (!rows) return -ENOMEM;
-  unsigned count = 0;
-  while (ctxp_array_next(&it, &left, &rows[count].map) > 0) {
-    struct row *r = &rows[count];
-    struct ctxp_raw cost = ctxp_map_get(r->map, "costNano");
-    r->billed = ctxp_map_u64(r->map, "billed", 0);
-    r->own = ctxp_map_u64(r->map, "own", 0);
-    r->priced = cost.len && ctxp_raw_type(cost) != CTXP_PACK_NIL;
-    r->cost = ctxp_map_u64(r->map, "costNano", 0);
-    count++;
-  }
-  *ret_rows = rows;
-  *ret_count = count;
-  return 0;
-}
-
 /* what is below the top becomes one row; returns how many rows are shown */
-static unsigned fold_others(struct row *rows, unsigned count, uint64_t top) {
+static unsigned fold_others(struct ctxp_bill_row *rows, unsigned count, uint64_t top) {
   if (count <= top) return count;
-  struct row others = {0};
+  struct ctxp_bill_row others = {0};
   for (unsigned i = (unsigned)top; i < count; i++) {
     others.billed += rows[i].billed;
     others.own += rows[i].own;
     others.cost += rows[i].cost;
     others.priced |= rows[i].priced;
   }
-  others.others = count - (unsigned)top;
+  others.place = count - (unsigned)top;
   rows[top] = others;
   return (unsigned)top + 1;
 }
 
 /* shares of `whole`; what the rows lack of it is not shown, but rounded with them, so that they add up to what they are of it */
-static int round_rows(struct row *rows, unsigned count, uint64_t whole) {
+static int round_rows(struct ctxp_bill_row *rows, unsigned count, uint64_t whole) {
   uint64_t *values = calloc(count ? count : 1, sizeof(*values));
   if (!values) return -ENOMEM;
   for (unsigned i = 0; i < count; i++) values[i] = whole ? (uint64_t)((u128)rows[i].billed * 1000000 / whole) : 0;
@@ -174,12 +145,11 @@ static int round_rows(struct row *rows, unsigned count, uint64_t whole) {
   return r;
 }
 
-static void put_name(struct ctxp_table *table, enum ctxp_grain grain, const struct row *row) {
+static void put_name(struct ctxp_table *table, enum ctxp_grain grain, const struct ctxp_bill_row *row) {
   ctxp_auto_buf text = {0};
-  struct ctxp_str kind = ctxp_map_str(row->map, "kind");
   enum ctxp_band band;
   if (!row->map.len) {
-    ctxp_buf_printf(&text, "(%u other%s)", row->others, row->others == 1 ? "" : "s");
+    ctxp_buf_printf(&text, "(%u other%s)", row->place, row->place == 1 ? "" : "s");
   } else if (grain == CTXP_GRAIN_BAND) {
     struct ctxp_str name = ctxp_map_str(row->map, "band");
     if (ctxp_band_parse(name, &band))
@@ -187,16 +157,14 @@ static void put_name(struct ctxp_table *table, enum ctxp_grain grain, const stru
     else
       ctxp_buf_add(&text, name.ptr, name.len);
   } else {
-    struct ctxp_str name = ctxp_map_str(row->map, grain == CTXP_GRAIN_TOOL ? "tool" : "label");
-    if (!name.len) name = ctxp_map_str(row->map, "id");
-    if (!name.len) name = kind; /* unattributed */
+    struct ctxp_str name = ctxp_bill_row_name(row, grain);
     ctxp_buf_add(&text, name.ptr, name.len);
   }
   ctxp_table_text(table, ctxp_buf_view(&text));
 }
 
 /* of a view its kind; of a message what it is: the tool that made it, and of what */
-static void put_kind(struct ctxp_table *table, enum ctxp_grain grain, const struct row *row) {
+static void put_kind(struct ctxp_table *table, enum ctxp_grain grain, const struct ctxp_bill_row *row) {
   ctxp_auto_buf text = {0};
   struct ctxp_str kind = ctxp_map_str(row->map, "kind"), tool = ctxp_map_str(row->map, "tool"), path = ctxp_map_str(row->map, "path");
   if (!tool.len || grain != CTXP_GRAIN_MESSAGE) tool = kind.len ? kind : ctxp_map_str(row->map, "band");
@@ -206,9 +174,9 @@ static void put_kind(struct ctxp_table *table, enum ctxp_grain grain, const stru
 }
 
 /* of the bar: by what the rows are in order, as far as every row has it */
-static uint64_t weight(const struct row *row, bool by_cost) { return by_cost ? row->cost : row->billed; }
+static uint64_t weight(const struct ctxp_bill_row *row, bool by_cost) { return by_cost ? row->cost : row->billed; }
 
-static void put_row(struct ctxp_table *table, enum ctxp_grain grain, const struct row *row, bool by_cost, uint64_t widest) {
+static void put_row(struct ctxp_table *table, enum ctxp_grain grain, const struct ctxp_bill_row *row, bool by_cost, uint64_t widest) {
   ctxp_auto_buf share = {0}, cost = {0};
   put_name(table, grain, row);
   if (grain == CTXP_GRAIN_VIEW || grain == CTXP_GRAIN_MESSAGE) put_kind(table, grain, row);
@@ -219,13 +187,23 @@ static void put_row(struct ctxp_table *table, enum ctxp_grain grain, const struc
   ctxp_buf_printf(&share, "%llu.%llu%%", (unsigned long long)(row->share / 10), (unsigned long long)(row->share % 10));
   ctxp_table_text(table, ctxp_buf_view(&share));
   if (row->map.len)
-    ctxp_table_count(table, ctxp_map_u64(row->map, "turns", 0));
+    ctxp_table_count(table, row->turns);
   else
     ctxp_table_text(table, CTXP_STR(""));
   ctxp_table_bar(table, weight(row, by_cost), widest);
 }
 
-static int print_rows(enum ctxp_grain grain, const struct row *rows, unsigned count, const struct ctxp_style *style, struct ctxp_buf *out) {
+struct shown {
+  enum ctxp_grain grain;
+  enum ctxp_bill_sort sort;
+  const struct ctxp_bill_row *rows;
+  unsigned count;
+};
+
+static int print_rows(const struct shown *shown, const struct ctxp_style *style, struct ctxp_buf *out) {
+  const struct ctxp_bill_row *rows = shown->rows;
+  enum ctxp_grain grain = shown->grain;
+  unsigned count = shown->count;
   static const struct ctxp_column narrow[] = {{"", CTXP_COLUMN_TEXT}, {"billed", CTXP_COLUMN_NUMBER}, {"own", CTXP_COLUMN_NUMBER},
       {"cost", CTXP_COLUMN_NUMBER}, {"share", CTXP_COLUMN_NUMBER}, {"turns", CTXP_COLUMN_NUMBER}, {"", CTXP_COLUMN_BAR}};
   static const struct ctxp_column wide[] = {{"", CTXP_COLUMN_TEXT}, {"what", CTXP_COLUMN_TEXT}, {"billed", CTXP_COLUMN_NUMBER},
@@ -234,7 +212,7 @@ static int print_rows(enum ctxp_grain grain, const struct row *rows, unsigned co
   bool kinds = grain == CTXP_GRAIN_VIEW || grain == CTXP_GRAIN_MESSAGE;
   struct ctxp_table table = {.columns = kinds ? wide : narrow, .column_count = kinds ? 8 : 7};
   uint64_t widest = 0;
-  bool by_cost = true;
+  bool by_cost = shown->sort == CTXP_SORT_COST;
   for (unsigned i = 0; i < count; i++) by_cost &= rows[i].priced || !rows[i].billed;
   for (unsigned i = 0; i < count; i++)
     if (rows[i].map.len && weight(&rows[i], by_cost) > widest) widest = weight(&rows[i], by_cost);
@@ -258,16 +236,17 @@ static int put_grain(struct ctxp_raw reply, enum ctxp_grain grain, const struct 
   uint64_t billed = ctxp_map_u64(ctxp_map_get(reply, "totals"), "billed", 0);
   unsigned count = 0;
   ctxp_auto_buf heading = {0};
-  struct row *rows;
-  int r = read_rows(ctxp_map_get(reply, row_keys[grain]), &rows, &count);
+  struct ctxp_bill_row *rows;
+  int r = ctxp_bill_rows_read(reply, grain, options->sort, &rows, &count);
   if (r < 0) return r;
   ctxp_buf_str(&heading, headings[grain]);
   if (count > options->top)
-    ctxp_buf_printf(&heading, " (the largest %llu of %u; --top N shows more)", (unsigned long long)options->top, count);
+    ctxp_buf_printf(&heading, " (the %s %llu of %u; --top N shows more)", options->sort == CTXP_SORT_NAME ? "first" : "largest",
+        (unsigned long long)options->top, count);
   ctxp_put_heading(out, style, ctxp_buf_cstr(&heading));
   unsigned shown = fold_others(rows, count, options->top);
   r = round_rows(rows, shown, billed);
-  if (r == 0 && shown) r = print_rows(grain, rows, shown, style, out);
+  if (r == 0 && shown) r = print_rows(&(struct shown){grain, options->sort, rows, shown}, style, out);
   if (!shown) ctxp_buf_str(out, "  nothing\n");
   if (shown && options->grain >= 0) put_incomplete(ctxp_map_get(reply, "totals"), out); /* the whole bill says it at its top */
   free(rows);
