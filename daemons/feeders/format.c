@@ -7,7 +7,7 @@
 #define DETECT_LINES 200
 #define TEXT_MAX ((size_t)8 << 20) /* of one event: well below the collector's limit of an event */
 
-static const struct ctxp_format *const formats[] = {&ctxp_format_pi, &ctxp_format_claude_code};
+static const struct ctxp_format *const formats[] = {&ctxp_format_pi, &ctxp_format_claude_code, &ctxp_format_codex};
 
 const struct ctxp_format *ctxp_format_find(const char *name) {
   for (size_t i = 0; i < sizeof(formats) / sizeof(formats[0]); i++)

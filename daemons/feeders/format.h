@@ -52,7 +52,7 @@ struct ctxp_format {
   void (*close)(struct ctxp_transcript *transcript);
 };
 
-extern const struct ctxp_format ctxp_format_claude_code, ctxp_format_pi;
+extern const struct ctxp_format ctxp_format_claude_code, ctxp_format_pi, ctxp_format_codex;
 /* by name; NULL: there is none */
 const struct ctxp_format *ctxp_format_find(const char *name);
 
