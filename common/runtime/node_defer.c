@@ -115,8 +115,8 @@ static int look_up(struct ctxp_node *node, struct ctxp_deferred *d, uint64_t cau
   if (r == 0) r = ctxp_decision_unpack(ctxp_buf_raw(&d->reply), &reply);
   if (r < 0)
     return node->error.text[0] ? r :
-                                 ctxp_node_fail(node, -EBADMSG, "the decision about event %llu in %s does not decode", (unsigned long long)cause,
-                                     ctxp_store_dir(node->store));
+                                 ctxp_node_fail(node, -EBADMSG, "the decision about event %llu in %s does not decode",
+                                     (unsigned long long)cause, ctxp_store_dir(node->store));
   d->lost = reply.lost;
   d->lost_tokens = reply.lost_tokens;
   if (r == 0) d->state = CALL_ENDED;

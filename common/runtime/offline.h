@@ -2,7 +2,8 @@
  * write is byte for byte what the running pipeline wrote.
  *
  * Mechanisms, fold, their options and the prices come from the stream's `topology` events; holds and the replies of models from the
- * recorded decisions of the fold and the mechanisms: nobody is asked again, and a reply that was never recorded is lost. The nodes of the state directory must not be running: their locks are taken. */
+ * recorded decisions of the fold and the mechanisms: nobody is asked again, and a reply that was never recorded is lost. The nodes of the
+ * state directory must not be running: their locks are taken. */
 #pragma once
 #include "ctxpipe/error.h"
 #include "ctxpipe/stage.h"
