@@ -10,6 +10,7 @@ struct ctxp_reading {
   const struct ctxp_yaml *root;
   const struct ctxp_yaml **nodes; /* of topology->nodes, same index: where each stands */
   const char *dir; /* of the file */
+  bool lean; /* price tables are not read */
 };
 
 /* Ingest endpoints and CURVE of a node, from its mapping. */

@@ -128,12 +128,14 @@ static int start_node(struct supervisor *sv, struct node *n, struct ctxp_error *
   ctxp_auto_buf program = {0};
   ctxp_auto_close int log_fd = -1;
   struct stat file;
-  int r = ctxp_spawn_find(n->config->ops->name, &program, err);
+  int r = sv->options->be ? 0 : ctxp_spawn_find(n->config->ops->name, &program, err);
   if (r == 0) r = ctxp_spawn_log(sv->dirs.logs, n->config->name, &log_fd, err);
   if (r < 0) return r;
   n->log_start = fstat(log_fd, &file) == 0 ? file.st_size : 0;
   ctxp_buf_reset(&n->words);
   struct ctxp_spawn spawn = {.program = ctxp_buf_cstr(&program),
+      .be = sv->options->be,
+      .config = sv->config,
       .topology = ctxp_buf_cstr(&sv->topology_file),
       .node = n->config->name,
       .log_level = sv->options->log_level,
@@ -189,17 +191,11 @@ static void start_or_give_up(struct supervisor *sv, struct node *n) {
   if (r < 0) give_up(sv, r, err.text);
 }
 
-/* The collector is started when everything behind it is ready; the pipeline is ready when the collector is. */
+/* The pipeline is ready when every node is: until then what agents send is kept, and nobody has been told that it may come. */
 static void go_on_starting(struct supervisor *sv) {
-  unsigned others = 0, ready = 0;
   if (sv->phase != STARTING) return;
-  for (unsigned i = 0; i < sv->count; i++) {
-    others += !is_collector(&sv->nodes[i]) && sv->nodes[i].state != NODE_READY;
-    ready += sv->nodes[i].state == NODE_READY;
-  }
-  for (unsigned i = 0; i < sv->count && !others; i++)
-    if (sv->nodes[i].state == NODE_WAITING) start_or_give_up(sv, &sv->nodes[i]);
-  if (ready < sv->count || sv->phase != STARTING) return;
+  for (unsigned i = 0; i < sv->count; i++)
+    if (sv->nodes[i].state != NODE_READY) return;
   sv->phase = RUNNING;
   report(sv);
   for (unsigned i = 0; i < sv->count; i++)
@@ -462,9 +458,7 @@ int ctxp_supervise(const struct ctxp_supervise_options *options, struct ctxp_err
   if (r == 0) {
     sv.next_log_check = ctxp_clock_ms() + LOG_CHECK_MS;
     report(&sv);
-    for (unsigned i = 0; i < sv.count && sv.phase == STARTING; i++)
-      if (!is_collector(&sv.nodes[i])) start_or_give_up(&sv, &sv.nodes[i]);
-    go_on_starting(&sv);
+    for (unsigned i = 0; i < sv.count && sv.phase == STARTING; i++) start_or_give_up(&sv, &sv.nodes[i]);
     loop(&sv);
   } else {
     sv.result = r;
