@@ -94,8 +94,8 @@ static bool owner_of(struct ctxp_reading *r, struct ctxp_str path, unsigned sink
   const struct ctxp_config *t = r->topology;
   struct ctxp_str in_run = below(path, t->run_dir), in_state = below(path, t->state_dir);
   if (in_run.ptr && below(ctxp_str(t->run_dir), t->state_dir).len) in_state.len = 0; /* run_dir is in state_dir: its rule is the nearer */
-  bool taken = (in_run.len && owner_in_run_dir(t, in_run, whose)) || (in_state.len && owner_in_state_dir(t, in_state, whose)) ||
-      written_by_sink(r, sinks, path, whose);
+  bool taken = (in_run.ptr && in_run.len && owner_in_run_dir(t, in_run, whose)) ||
+      (in_state.ptr && in_state.len && owner_in_state_dir(t, in_state, whose)) || written_by_sink(r, sinks, path, whose);
   if (whose->failed) r->faults->failed = true;
   return taken;
 }
