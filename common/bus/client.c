@@ -11,6 +11,7 @@
 #include <zmq.h>
 #include "base/clock.h"
 #include "bus/client_queue.h"
+#include "bus/handshake.h"
 #include "bus/ingest.h"
 #include "ctxpipe/client.h"
 
@@ -33,6 +34,7 @@ struct ctxp_client {
   void *data;
   size_t buffer_bytes, batch_bytes;
   void *context, *socket;
+  struct ctxp_handshake handshake; /* watched where there are keys */
   enum state state;
   int dead_code;
   struct ctxp_error dead; /* why nothing can be sent any more */
@@ -95,6 +97,8 @@ static int open_socket(struct ctxp_client *c, const struct ctxp_client_options *
     return ctxp_error_set(err, -errno, "client: socket options: %s", zmq_strerror(errno));
   int r = set_curve(c->socket, o, err);
   if (r < 0) return r;
+  if (o->server_key && (r = ctxp_handshake_watch(&c->handshake, c->context, c->socket)) < 0)
+    return ctxp_error_set(err, r, "client: cannot watch the connection: %s", zmq_strerror(-r));
   if (zmq_connect(c->socket, o->endpoint) < 0)
     return ctxp_error_set(err, -errno, "client: cannot connect to %s: %s", o->endpoint, zmq_strerror(errno));
   return 0;
@@ -136,6 +140,7 @@ struct ctxp_client *ctxp_client_free(struct ctxp_client *c) {
     if (c->telling) set_int(c->socket, ZMQ_LINGER, OUTCOME_LINGER_MS);
     zmq_close(c->socket);
   }
+  ctxp_handshake_deinit(&c->handshake);
   if (c->context) zmq_ctx_term(c->context);
   ctxp_queue_deinit(&c->queue);
   ctxp_buf_deinit(&c->answer);
@@ -361,6 +366,7 @@ static int pump_until(struct ctxp_client *c, bool (*done)(const struct ctxp_clie
     int r = pump(c, done(c) || now >= end ? 0 : end - now, true, err);
     if (r < 0) return r;
     if (done(c)) return 0;
+    if (c->state != OPEN && (r = ctxp_handshake_check(&c->handshake, err)) < 0) return r;
     if (ctxp_clock_ms() >= end) return 1;
   }
 }
