@@ -19,7 +19,7 @@ _Thread_local bool ctxp_map_failed;
 
 uint8_t *ctxp_buf_room(struct ctxp_buf *buf, size_t len) {
   if (buf->failed) return NULL;
-  if (len <= buf->cap - buf->len) return buf->ptr + buf->len;
+  if (buf->cap && len <= buf->cap - buf->len) return buf->ptr + buf->len;
   size_t cap = buf->cap ? buf->cap : 256;
   if (len > SIZE_MAX / 2 - buf->len) goto fail;
   while (cap - buf->len < len) cap *= 2;

@@ -26,6 +26,18 @@ size_t ctxp_str_find(struct ctxp_str s, struct ctxp_str needle, size_t from) {
   return hit ? (size_t)(hit - s.ptr) : SIZE_MAX;
 }
 
+size_t ctxp_str_count(struct ctxp_str s, char c) {
+  size_t count = 0;
+  while (s.len) {
+    const char *at = memchr(s.ptr, c, s.len);
+    if (!at) break;
+    count++;
+    s.len -= (size_t)(at + 1 - s.ptr);
+    s.ptr = at + 1;
+  }
+  return count;
+}
+
 char *ctxp_str_dup(struct ctxp_str s) {
   char *copy = malloc(s.len + 1);
   if (!copy) return NULL;

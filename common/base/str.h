@@ -16,6 +16,9 @@ bool ctxp_str_starts(struct ctxp_str s, const char *prefix);
 bool ctxp_str_ends(struct ctxp_str s, const char *suffix);
 /* Position of needle at or after `from`, or SIZE_MAX. */
 size_t ctxp_str_find(struct ctxp_str s, struct ctxp_str needle, size_t from);
+size_t ctxp_str_count(struct ctxp_str s, char c);
+/* Lines as an editor counts them: the last one needs no newline. */
+static inline uint64_t ctxp_str_lines(struct ctxp_str s) { return ctxp_str_count(s, '\n') + (s.len && s.ptr[s.len - 1] != '\n'); }
 /* A NUL-terminated copy, the caller frees it; NULL: out of memory. */
 char *ctxp_str_dup(struct ctxp_str s);
 

@@ -354,6 +354,14 @@ int ctxp_client_send(struct ctxp_client *c, const struct ctxp_event *event, uint
   return batch ? 0 : ctxp_client_pump(c, 0, c->batch_bytes == 0, err);
 }
 
+int ctxp_client_number(struct ctxp_client *c, uint64_t seq, struct ctxp_error *err) {
+  if (seq <= c->last)
+    return ctxp_error_set(
+        err, -EINVAL, "client '%s': number %llu is not above %llu", c->key, (unsigned long long)seq, (unsigned long long)c->last);
+  c->last = seq - 1;
+  return 0;
+}
+
 int ctxp_client_rekey(
     struct ctxp_client *c, const char *key, const char *agent, const char *product, int timeout_ms, struct ctxp_error *err) {
   struct ctxp_client_options o = {.endpoint = "", .key = key, .agent = agent ? agent : c->agent, .product = product};

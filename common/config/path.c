@@ -82,7 +82,7 @@ int ctxp_path_expand(struct ctxp_str text, struct ctxp_buf *out, struct ctxp_err
   }
   if (err < 0) return err;
   if (out->failed) return -ENOMEM;
-  struct ctxp_str whole = {(const char *)out->ptr + start, out->len - start};
+  struct ctxp_str whole = ctxp_buf_from(out, start);
   if (whole.len == 0) return ctxp_error_set(why, -EINVAL, "an empty path");
   if (!ctxp_utf8_valid(whole))
     return ctxp_error_set(why, -EINVAL, "'%s' is not UTF-8 after its variables were replaced", ctxp_shown(whole).text);

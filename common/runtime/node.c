@@ -69,8 +69,15 @@ uint64_t ctxp_node_done(const struct ctxp_node *node) {
 /* ---- open ---- */
 static int read_topology(struct ctxp_node *node) {
   ctxp_auto_buf faults = {0};
-  if (ctxp_topology_read(node->options->topology_file, ctxp_registry_get(), &node->config, &faults) < 0)
-    return ctxp_node_fail(node, -EINVAL, "%s", ctxp_buf_cstr(&faults));
+  node->config = node->options->config;
+  if (!node->config) {
+    /* a stage gets its prices with the topology event; only the collector, which sends it, reads the tables */
+    int (*reader)(const char *, const struct ctxp_stage_ops *const *, struct ctxp_config **, struct ctxp_buf *) =
+        node->source ? ctxp_topology_read : ctxp_topology_read_lean;
+    if (reader(node->options->topology_file, ctxp_registry_get(), &node->own_config, &faults) < 0)
+      return ctxp_node_fail(node, -EINVAL, "%s", ctxp_buf_cstr(&faults));
+    node->config = node->own_config;
+  }
   node->self = ctxp_topology_node(node->config, node->options->name);
   if (!node->self) return ctxp_node_fail(node, -ENOENT, "%s: there is no node '%s'", node->options->topology_file, node->options->name);
   if (strcmp(node->self->ops->name, node->ops->name) != 0)
@@ -389,7 +396,7 @@ static void close_node(struct ctxp_node *node) {
   ctxp_buf_deinit(&node->scratch);
   ctxp_buf_deinit(&node->value);
   ctxp_buf_deinit(&node->topology);
-  ctxp_topology_free(node->config);
+  ctxp_topology_free(node->own_config);
 }
 
 static void tell(int fd, const char *head, const char *text) {

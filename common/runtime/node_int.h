@@ -38,7 +38,8 @@ struct ctxp_node {
   const struct ctxp_node_options *options;
   const struct ctxp_stage_ops *ops;
   const struct ctxp_source_ops *source;
-  struct ctxp_config *config;
+  const struct ctxp_config *config;
+  struct ctxp_config *own_config; /* that which was read here; NULL: `config` is borrowed */
   const struct ctxp_node_config *self;
   volatile uint64_t *mark; /* of the collector's event in hand; runtime/mark.h */
   void *zmq, *answers, *source_data;

@@ -45,7 +45,7 @@ static int show(const struct ctxp_config *config, const char *node, uint64_t lin
   if (r < 0) return r;
   if (text.len == 0) fprintf(stderr, "ctxpipe: the log of '%s' is empty: it has had nothing to say\n", node);
   size_t from = begin_of(&text, lines);
-  ctxp_term_lines(&safe, (struct ctxp_str){(const char *)text.ptr + from, text.len - from});
+  ctxp_term_lines(&safe, ctxp_buf_from(&text, from));
   fwrite(safe.ptr, 1, safe.len, stdout);
   return 0;
 }

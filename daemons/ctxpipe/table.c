@@ -38,7 +38,7 @@ void ctxp_table_deinit(struct ctxp_table *table) {
 }
 
 static struct ctxp_str text_of(const struct ctxp_table *table, const struct cell *cell) {
-  return (struct ctxp_str){(const char *)table->texts.ptr + cell->at, cell->len};
+  return cell->len ? (struct ctxp_str){(const char *)table->texts.ptr + cell->at, cell->len} : (struct ctxp_str){0};
 }
 
 static struct cell cell_at(const struct ctxp_table *table, size_t index) {

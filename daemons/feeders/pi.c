@@ -135,7 +135,7 @@ static void set_usage(struct ctxp_prompt *prompt, const struct pi_usage *u) {
     ctxp_set(&cost, cost, cacheWriteNano, u->cache_write_nano);
     ctxp_set(&cost, cost, outputNano, u->output_nano);
   }
-  ctxp_set(&cost, cost, totalNano, u->total_nano);
+  if (u->total) ctxp_set(&cost, cost, totalNano, u->total_nano);
   ctxp_set(prompt, prompt, cost, cost);
 }
 

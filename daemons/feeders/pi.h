@@ -20,7 +20,7 @@ struct pi_usage { /* of a reply, or beside the window: of a compaction, a branch
   uint64_t input, cache_read, write_5m, write_1h, output, reasoning;
   int64_t input_nano, cache_read_nano, cache_write_nano, output_nano, total_nano;
   uint32_t call_id, model; /* names */
-  bool reported, priced, split;
+  bool reported, priced, split, total;
 };
 
 struct pi_entry {

@@ -68,9 +68,11 @@ static void span(struct reader *r, uint32_t value, uint32_t *ret_at, uint32_t *r
 }
 
 /* ---- usage and cost ---- */
+/* more than a number holds stays more than any call can cost, so that the fold sees that it cannot be right */
 static int64_t nano_at(struct ctxp_json *json, uint32_t value) {
   int64_t nano = 0;
-  return ctxp_json_type(json, value) == CTXP_JSON_NUMBER && ctxp_nano_read(ctxp_json_source(json, value), &nano) == 0 ? nano : 0;
+  if (ctxp_json_type(json, value) != CTXP_JSON_NUMBER) return 0;
+  return ctxp_nano_read(ctxp_json_source(json, value), &nano) == 0 ? nano : INT64_MAX;
 }
 
 /* A call's identity is the content of what reports it: a fork copies it as it is, and responses' own ids are missing or not unique. */
@@ -110,6 +112,7 @@ static void add_usage(struct reader *r, uint32_t value, uint32_t identity, uint3
   u.cache_read_nano = nano_at(json, cost[2]);
   u.cache_write_nano = nano_at(json, cost[3]);
   u.total_nano = nano_at(json, cost[4]);
+  u.total = ctxp_json_type(json, cost[4]) == CTXP_JSON_NUMBER;
   u.priced = u.input_nano || u.output_nano || u.cache_read_nano || u.cache_write_nano || u.total_nano; /* all 0: pi knew no price */
   c->usages[c->usage_count++] = u;
   r->entry->usage = c->usage_count;

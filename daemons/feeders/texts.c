@@ -35,7 +35,7 @@ void ctxp_texts_deinit(struct ctxp_texts *names) {
 }
 
 struct ctxp_str ctxp_texts_text(const struct ctxp_texts *names, uint32_t name) {
-  if (name >= names->count) return (struct ctxp_str){"", 0};
+  if (name >= names->count || names->items[name].len == 0) return (struct ctxp_str){"", 0};
   return (struct ctxp_str){(const char *)names->arena.ptr + names->items[name].offset, names->items[name].len};
 }
 

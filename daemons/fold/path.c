@@ -6,7 +6,7 @@ static bool absolute(struct ctxp_str p) { return p.len && p.ptr[0] == '/'; }
 static struct ctxp_str last_part(const struct ctxp_buf *buf) {
   size_t cut = buf->len;
   while (cut && buf->ptr[cut - 1] != '/') cut--;
-  return (struct ctxp_str){(const char *)buf->ptr + cut, buf->len - cut};
+  return ctxp_buf_from(buf, cut);
 }
 
 /* `..` takes a part away; above the root is the root; a relative path keeps those that it begins with */

@@ -175,26 +175,22 @@ static int add_calls(struct ctxp_fold_window *w, struct ctxp_fold_message *m, st
   return 0;
 }
 
-/* bills that were made with the old size or band are made anew */
+/* bills that were made with the old size or band are made anew, and the last one is said again at the next end */
 static void restate(struct ctxp_fold_window *w, const struct ctxp_fold_message *m) {
+  if (m->used_from != CTXP_FOLD_OPEN && w->final_at == w->counted) w->final_at = 0;
   if (w->spend && m->used_from < ctxp_fold_spend_done(w->spend)) w->spend = ctxp_fold_spend_free(w->spend);
 }
 
-int ctxp_fold_window_define(struct ctxp_fold_window *w, struct ctxp_stage *stage, const struct ctxp_context_message *d) {
-  uint64_t tokens = ctxp_fold_size(d);
+int ctxp_fold_window_define(struct ctxp_fold_window *w, const struct ctxp_context_message *d) {
+  uint32_t tokens = clamp_u32(ctxp_fold_size(d));
   bool failed = false;
-  if (tokens > CTXP_FOLD_MAX_SIZE) {
-    ctxp_stage_refuse(stage, "context_message '%.*s': tokens is %llu; a message has at most %llu", (int)d->id.len, d->id.ptr,
-        (unsigned long long)tokens, (unsigned long long)CTXP_FOLD_MAX_SIZE);
-    return 1;
-  }
   uint32_t number = message_of(w, d->id);
   if (number == CTXP_FOLD_OPEN) return -ENOMEM;
   struct ctxp_fold_message *m = &w->messages.at[number];
   if (!m->defined || m->tokens != tokens || m->band != (uint8_t)d->band) restate(w, m);
   dirty_from(&w->messages.dirty, number);
   m->defined = true;
-  m->tokens = (uint32_t)tokens;
+  m->tokens = tokens;
   m->band = (uint8_t)d->band;
   m->role = (uint8_t)d->role;
   m->label_kind = ctxp_has(d, context_message, labelKind) ? (uint8_t)d->labelKind : CTXP_LABEL_COUNT;

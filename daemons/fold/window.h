@@ -138,9 +138,8 @@ struct ctxp_fold_window {
 /* Room for one more; false: out of memory. */
 bool ctxp_fold_grow(void *array, size_t size);
 
-/* Takes a definition. 0; >0: refused, with a sentence at the stage; -ENOMEM. */
-int ctxp_fold_window_define(struct ctxp_fold_window *w, struct ctxp_stage *stage, const struct ctxp_context_message *definition)
-    __attribute__((warn_unused_result));
+/* Takes a definition. -ENOMEM. */
+int ctxp_fold_window_define(struct ctxp_fold_window *w, const struct ctxp_context_message *definition) __attribute__((warn_unused_result));
 /* Forms the window of the next request, and appends the request with these figures. *ret_request: its number in the list; where
  * only the window was to be formed (flags without COUNTED) and it did not change, CTXP_FOLD_OPEN. -ENOMEM. */
 int ctxp_fold_window_request(struct ctxp_fold_window *w, struct ctxp_stage *stage, const struct ctxp_prompt *prompt,

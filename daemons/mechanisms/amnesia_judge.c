@@ -66,12 +66,6 @@ static int read_again(struct ctxp_stage *stage, struct ctxp_amnesia *window, con
   return ctxp_stage_emit(stage, &out);
 }
 
-static uint64_t count_lines(struct ctxp_str s) {
-  uint64_t lines = s.len && s.ptr[s.len - 1] != '\n';
-  for (const char *at = s.ptr, *end = s.ptr + s.len; at < end && (at = memchr(at, '\n', (size_t)(end - at))) != NULL; at++) lines++;
-  return lines;
-}
-
 /* which lines of the file a read shows; arguments that are not known make it `odd` */
 static void describe_read(struct ctxp_result *result, const struct ctxp_tool_result *ev) {
   struct ctxp_cursor it = ctxp_cursor(ev->input);
@@ -79,7 +73,7 @@ static void describe_read(struct ctxp_result *result, const struct ctxp_tool_res
   struct ctxp_raw value;
   uint32_t left;
   result->read = true;
-  result->lines = count_lines(ev->text);
+  result->lines = ctxp_str_lines(ev->text);
   result->start = ctxp_map_u64(ev->input, "offset", 1);
   result->whole = true;
   if (ctxp_map_open(&it, &left) < 0) return;

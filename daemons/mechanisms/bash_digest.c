@@ -116,12 +116,6 @@ static void add_exit(const struct ctxp_tool_result *result, struct ctxp_buf *out
     ctxp_buf_str(out, "; the command failed, its exit code was not reported");
 }
 
-static uint64_t count_lines(struct ctxp_str s) {
-  uint64_t lines = s.len && s.ptr[s.len - 1] != '\n';
-  for (const char *at = s.ptr, *end = s.ptr + s.len; at < end && (at = memchr(at, '\n', (size_t)(end - at))) != NULL; at++) lines++;
-  return lines;
-}
-
 static int fall_back(const struct ctxp_tool_result *result, struct ctxp_str text, const struct options *options, size_t first_must,
     struct replacement *new) {
   struct ctxp_tail tail = ctxp_output_tail(text, TAIL_LINES, options->fallback_bytes);
@@ -144,7 +138,7 @@ static int digest(const struct ctxp_tool_result *result, struct ctxp_str text, c
   ctxp_auto_buf head = {0};
   struct ctxp_digest made;
   size_t hard = (size_t)options->max_summary_tokens * UNITS_PER_TOKEN, soft = (size_t) new->original_tokens *UNITS_PER_TOKEN / SHARE;
-  ctxp_buf_printf(&head, "[ctxpipe: digest of %" PRIu64 " lines", count_lines(text));
+  ctxp_buf_printf(&head, "[ctxpipe: digest of %" PRIu64 " lines", ctxp_str_lines(text));
   add_exit(result, &head);
   ctxp_buf_char(&head, ']');
   if (head.failed) return -ENOMEM;

@@ -85,14 +85,8 @@ int ctxp_clean_output(struct ctxp_str text, bool whole, struct ctxp_buf *room, s
   return 0;
 }
 
-static uint64_t count_lines(struct ctxp_str s) {
-  uint64_t lines = s.len && s.ptr[s.len - 1] != '\n';
-  for (size_t i = 0; i < s.len; i++) lines += s.ptr[i] == '\n';
-  return lines;
-}
-
 struct ctxp_tail ctxp_output_tail(struct ctxp_str text, uint64_t max_lines, uint64_t max_bytes) {
-  struct ctxp_tail tail = {.content = text, .total_lines = count_lines(text)};
+  struct ctxp_tail tail = {.content = text, .total_lines = ctxp_str_lines(text)};
   tail.lines = tail.total_lines;
   if (tail.total_lines <= max_lines && text.len <= max_bytes) return tail;
   size_t end = text.len && text.ptr[text.len - 1] == '\n' ? text.len - 1 : text.len, start = end, line = end;

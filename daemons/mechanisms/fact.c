@@ -139,12 +139,6 @@ void ctxp_fact_one_line(struct ctxp_str s, struct ctxp_buf *out) {
   if (blank && out->len && out->ptr[out->len - 1] == ' ') out->len--;
 }
 
-static uint64_t lines_of(struct ctxp_str content) {
-  uint64_t lines = 1;
-  for (const char *at = content.ptr, *end = content.ptr + content.len; (at = memchr(at, '\n', (size_t)(end - at))) != NULL; at++) lines++;
-  return lines;
-}
-
 void ctxp_fact_line(struct ctxp_str path, struct ctxp_str what, struct ctxp_str content, struct ctxp_buf *out) {
   ctxp_auto_buf path_line = {0}, what_line = {0};
   char tail[40];
@@ -152,7 +146,7 @@ void ctxp_fact_line(struct ctxp_str path, struct ctxp_str what, struct ctxp_str 
   ctxp_fact_one_line(what, &what_line);
   path = ctxp_buf_view(&path_line);
   what = ctxp_buf_view(&what_line);
-  size_t fixed = strlen("[Wrote ") + (size_t)snprintf(tail, sizeof(tail), ", ~%llu lines]", (unsigned long long)lines_of(content));
+  size_t fixed = strlen("[Wrote ") + (size_t)snprintf(tail, sizeof(tail), ", ~%llu lines]", (unsigned long long)ctxp_str_count(content, '\n') + 1);
   size_t room = CTXP_FACT_UNITS - fixed, path_units = ctxp_utf16_units(path), what_units = ctxp_utf16_units(what);
   bool cut = what.len && path_units + DASH_UNITS + what_units > room;
   if (cut && room < path_units + DASH_UNITS + WHAT_MIN_UNITS) what.len = 0;

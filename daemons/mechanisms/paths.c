@@ -5,7 +5,7 @@
 static bool pop(struct ctxp_buf *out, size_t start) {
   size_t at = out->len;
   while (at > start && out->ptr[at - 1] != '/') at--;
-  struct ctxp_str last = {(const char *)out->ptr + at, out->len - at};
+  struct ctxp_str last = ctxp_buf_from(out, at);
   if (!last.len || ctxp_str_is(last, "..")) return false;
   out->len = at > start + 1 ? at - 1 : at; /* the root keeps its slash */
   return true;

@@ -29,5 +29,9 @@ static inline void ctxp_buf_reset(struct ctxp_buf *buf) {
 static inline int ctxp_buf_error(const struct ctxp_buf *buf) { return buf->failed ? -12 /* -ENOMEM */ : 0; }
 static inline struct ctxp_raw ctxp_buf_raw(const struct ctxp_buf *buf) { return (struct ctxp_raw){buf->ptr, buf->len}; }
 static inline struct ctxp_str ctxp_buf_view(const struct ctxp_buf *buf) { return (struct ctxp_str){(const char *)buf->ptr, buf->len}; }
+/* what was added from the offset `from` on, which is at most len */
+static inline struct ctxp_str ctxp_buf_from(const struct ctxp_buf *buf, size_t from) {
+  return (struct ctxp_str){buf->ptr ? (const char *)buf->ptr + from : NULL, buf->len - from}; /* an offset to NULL is undefined, be it 0 */
+}
 #define ctxp_auto_buf __attribute__((cleanup(ctxp_buf_deinit))) struct ctxp_buf
 #pragma GCC visibility pop

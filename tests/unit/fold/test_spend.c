@@ -245,16 +245,48 @@ static void a_keep_beyond_the_window_takes_what_there_is_and_is_told(void **stat
   assert_int_equal(figure("bands", "band", "memory", "billed"), 100);
 }
 
-static void figures_beyond_any_model_call_are_refused_by_name(void **state) {
+/* 1000 tokens at 3 dollars a million; what the provider said of its cost cannot be right */
+static void cost_not_taken(const char *call, const char *cost, const char *said) {
+  uint64_t requests = total("requests"), input = total("input"), money = total("costInputNano");
+  unsigned refused = t.refused;
+  char sentence[256];
+  fold_push(&t, "{\"kind\":\"prompt\",\"callId\":\"%s\",\"model\":\"claude-sonnet-4-5-20250929\",\"usage\":{\"input\":1000},\"cost\":%s}",
+      call, cost);
+  snprintf(sentence, sizeof(sentence), "prompt '%s': %s; that is not taken, the tokens of the call are counted", call, said);
+  assert_string_equal(t.last_refusal, sentence);
+  assert_int_equal(t.refused, refused + 1);
+  assert_int_equal(total("requests"), requests + 1);
+  assert_int_equal(total("input"), input + 1000);
+  assert_int_equal(total("costInputNano"), money + 3000000);
+}
+
+static void a_cost_that_cannot_be_right_leaves_the_tokens_counted_at_the_tables_price(void **state) {
   (void)state;
-  fold_push(&t, "{\"kind\":\"prompt\",\"callId\":\"a\",\"usage\":{\"input\":4294967296}}");
-  assert_string_equal(t.last_refusal, "prompt 'a': usage.input is beyond what one model call can have; the call is not counted");
-  fold_push(&t, "{\"kind\":\"prompt\",\"callId\":\"b\",\"usage\":{\"input\":1},\"cost\":{\"input\":-1}}");
-  assert_string_equal(t.last_refusal, "prompt 'b': cost.input is beyond what one model call can have; the call is not counted");
-  message("m", "user", "memory", 1u << 28, "");
-  assert_string_equal(t.last_refusal, "context_message 'm': tokens is 268435456; a message has at most 268435455");
-  assert_int_equal(t.refused, 3);
-  assert_int_equal(total("requests"), 0);
+  cost_not_taken("a", "{\"input\":-0.001,\"output\":0.002}", "a part of its cost is negative");
+  cost_not_taken("b", "{\"input\":17593}", "a part of its cost is beyond what one call can cost");
+  cost_not_taken("c", "{\"input\":0.001,\"output\":0.002,\"total\":0.002}", "cost.total is not the sum of its parts");
+  cost_not_taken("d", "{\"input\":0.001,\"total\":-0.001}", "cost.total is not the sum of its parts");
+}
+
+static void a_cost_that_adds_up_to_the_rounding_is_taken(void **state) {
+  (void)state;
+  fold_push(&t,
+      "{\"kind\":\"prompt\",\"callId\":\"a\",\"model\":\"claude-sonnet-4-5-20250929\",\"usage\":{\"input\":1000,\"output\":5},"
+      "\"cost\":{\"input\":0.001000001,\"output\":0.002,\"total\":0.003000003}}");
+  assert_int_equal(t.refused, 0);
+  assert_int_equal(total("costInputNano"), 1000001);
+  assert_int_equal(total("costNano"), 3000001);
+}
+
+static void reasoning_beyond_the_output_counts_as_the_output(void **state) {
+  (void)state;
+  fold_push(&t, "{\"kind\":\"prompt\",\"callId\":\"a\",\"usage\":{\"input\":10,\"output\":7,\"reasoning\":8}}");
+  assert_int_equal(total("output"), 7);
+  assert_int_equal(total("reasoning"), 7);
+  assert_int_equal(total("billed"), 10);
+  assert_int_equal(t.refused, 1);
+  assert_string_equal(
+      t.last_refusal, "prompt 'a': usage.reasoning is more than usage.output; that is not taken, the tokens of the call are counted");
 }
 
 /* ---- by position in the cached prefix ---- */
@@ -487,9 +519,11 @@ int main(void) {
       CASE(the_same_response_bills_once_over_all_windows), CASE(more_usage_of_the_same_response_corrects_it_where_it_was_billed),
       CASE(a_definition_may_come_after_its_first_use), CASE(a_request_without_any_estimate_is_unattributed),
       CASE(a_message_that_changes_band_is_in_each_row_for_its_requests), CASE(a_message_that_comes_back_is_the_same_material),
-      CASE(a_keep_beyond_the_window_takes_what_there_is_and_is_told), CASE(figures_beyond_any_model_call_are_refused_by_name),
-      CASE(the_cached_prefix_pays_the_read_rate_and_the_newcomer_the_rest), CASE(a_message_across_a_border_pays_each_part_at_its_rate),
-      CASE(paths_are_compared_against_the_working_directory), CASE(a_tools_row_tells_how_much_became_views_and_what_its_arguments_cost),
+      CASE(a_keep_beyond_the_window_takes_what_there_is_and_is_told),
+      CASE(a_cost_that_cannot_be_right_leaves_the_tokens_counted_at_the_tables_price), CASE(a_cost_that_adds_up_to_the_rounding_is_taken),
+      CASE(reasoning_beyond_the_output_counts_as_the_output), CASE(the_cached_prefix_pays_the_read_rate_and_the_newcomer_the_rest),
+      CASE(a_message_across_a_border_pays_each_part_at_its_rate), CASE(paths_are_compared_against_the_working_directory),
+      CASE(a_tools_row_tells_how_much_became_views_and_what_its_arguments_cost),
       CASE(a_collapse_of_the_cached_share_is_booked_on_its_cause),
       CASE(a_live_session_is_told_by_band_each_turn_and_in_rows_every_so_often), CASE(a_recorded_session_is_told_at_its_end_only),
       CASE(a_thread_without_a_start_of_its_own_is_as_recorded_as_its_session), CASE(the_end_of_a_session_ends_its_threads),
