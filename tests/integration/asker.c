@@ -59,11 +59,14 @@ static int send_line(struct asker *a, const char *text, size_t len) {
     int r = await_open(a);
     if (r < 0) return r;
   }
-  if (!asks(&event)) return ctxp_client_send(a->client, &event, 0, PATIENCE_MS, &a->err);
+  if (!asks(&event)) {
+    int sent = ctxp_client_send(a->client, &event, 0, PATIENCE_MS, &a->err);
+    return sent == 0 ? ctxp_client_flush(a->client, PATIENCE_MS, &a->err) : sent; /* it leaves before the next line is waited for */
+  }
   int r = ctxp_client_post(a->client, &event, PATIENCE_MS, &a->open[a->open_count].ask, &a->err);
   if (r != 0) return r;
   a->open[a->open_count++].line = a->line;
-  return together ? 0 : await_open(a);
+  return together ? ctxp_client_flush(a->client, PATIENCE_MS, &a->err) : await_open(a);
 }
 
 static int run(struct asker *a) {

@@ -117,7 +117,7 @@ class Model:
         self.server = Server(('127.0.0.1', 0), Handler)
         self.server.model = self
         self.port = self.server.server_address[1]
-        self.lock, self.stopped = threading.Lock(), threading.Event()
+        self.lock, self.stopped = threading.Condition(), threading.Event()
         self.script, self.faults, self.requests = [], [], []
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
@@ -125,7 +125,7 @@ class Model:
         return f'http://127.0.0.1:{self.port}/{mechanism}/v1'
 
     def play(self, script):
-        """From here on these calls are expected, each once; returns after the last one was played."""
+        """From here on these calls are expected, each once."""
         with self.lock:
             self.script, self.faults, self.requests = script, [], []
 
@@ -143,6 +143,7 @@ class Model:
                 self.faults.append(f'{mechanism}: a call that is not expected, of {texts[-1][:300]!r}')
                 return {'status': 500}
             call.made += 1
+            self.lock.notify_all()
             if path != f'/{mechanism}/v1/chat/completions':
                 self.faults.append(f'{call}: the path is {path}')
             for key, value in {'max_tokens': call.wanted.get('maxTokens'), 'model': call.wanted.get('model'), 'temperature': 0}.items():
@@ -151,6 +152,11 @@ class Model:
             if call.wanted.get('authorization') is False and 'Authorization' in headers:
                 self.faults.append(f'{call}: it has an authorization')
             return call.reply
+
+    def wait_for(self, calls, seconds):
+        """Until these are made, or it is of no use to wait."""
+        with self.lock:
+            self.lock.wait_for(lambda: self.faults or all(call.made for call in calls if not call.reply.get('refused')), seconds)
 
     def missing(self):
         """What was wrong so far, and which calls were not made."""

@@ -7,6 +7,7 @@ import json
 import pathlib
 import re
 import socket
+import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -16,6 +17,7 @@ from model_server import Call, Model, units  # noqa: E402
 
 DAEMONS = {'bash': 'bash-digest', 'amnesia': 'amnesia-tagger', 'write': 'write-compressor', 'lazy': 'lazy-estimator'}
 LISTED = ('bash', 'bash-fallback', 'amnesia-tag', 'amnesia-remove', 'write', 'write-inject-failed', 'lazy', 'turn')
+PATIENCE = 60
 FIGURES = ('turn', 'bash', 'amnesia', 'lazy', 'write', 'total')
 DISCARDED = '[output discarded]'
 ASKER = str(harness.BUILD / 'tests' / 'integration' / 'asker')
@@ -70,10 +72,12 @@ class Case:
         return calls
 
     def lines(self):
-        """Its events for the asker; those of one round begin with +."""
-        together = {index for group in self.data.get('together', []) for index in group}
+        """Its events for the asker, (index, line); those of one round begin with +."""
         for index, event in enumerate(self.data['input']):
-            yield ('+' if index in together else '') + json.dumps({**event, 'agent': self.agent(event)})
+            yield index, ('+' if self.group_of(index) else '') + json.dumps({**event, 'agent': self.agent(event)}) + '\n'
+
+    def group_of(self, index):
+        return next((group for group in self.data.get('together', []) if index in group), [])
 
 
 def closed_port():
@@ -196,18 +200,31 @@ def compare_totals(case, log, snapshots):
 
 # ---- running ----
 
+def send(place, model, case):
+    """Sends the case's events, the next when the calls of the one before are made, but for those of one round; returns the answers."""
+    calls = case.calls()
+    model.play(calls)
+    asker = place.start(ASKER, f'ipc://{place.root}/r/ingest.sock', f'case{case.suffix}', '60000', stdin=subprocess.PIPE)
+    with asker.process.stdin as pipe:
+        for index, line in case.lines():
+            pipe.write(line.encode())
+            pipe.flush()
+            if index == (case.group_of(index) or [index])[-1]:
+                model.wait_for([call for call, at in zip(calls, case.data.get('aux', [])) if at['at'] <= index], PATIENCE)
+    code = asker.finish(PATIENCE)
+    differ('exit code of the agent', (code, '' if code == 0 else asker.text), (0, ''))
+    return asker.text
+
+
 def play(place, file, model, case):
-    """Sends the case's events; returns the asker's output."""
-    model.play(case.calls())
-    done = place.run(ASKER, f'ipc://{place.root}/r/ingest.sock', f'case{case.suffix}', '60000', input='\n'.join(case.lines()) + '\n', code=None)
-    differ('what the agent was told', (done.code, done.err.strip()), (0, ''))
+    out = send(place, model, case)
     for agent, session, total in totals_of(case):
         compare_stats(place, file, agent, session, total)
     if not case.data['totals']:
         place.ctxpipe('stats', '-f', file)  # waits for the fold, and so for the mechanisms
     missing = model.missing()
     differ('calls of the model', missing, [])
-    return done.out
+    return out
 
 
 def run_group(cases, say):
