@@ -5,7 +5,7 @@ const IMAGE_UNITS = 4800;
 export const chars4 = (units: number): number => Math.ceil(units / 4);
 export const textTokens = (text: string): number => chars4(text.length);
 
-const json = (value: unknown): string => JSON.stringify(value ?? {}) ?? "";
+const json = (value: unknown): string => JSON.stringify(value) ?? "";
 export const callUnits = (block: any): number => String(block.name ?? "").length + json(block.arguments).length;
 
 function blockUnits(block: any, assistant: boolean): number {

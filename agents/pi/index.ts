@@ -12,6 +12,7 @@ import { line, Stats } from "./stats.ts";
 
 const STATS_ENTRY = "ctxpipe-stats";
 const WIDGET = "ctxpipe";
+const FIGURES_MS = 200; // that the end of a turn waits for those of the turn before
 
 interface Modules {
   zmq: typeof Zmq;
@@ -40,6 +41,7 @@ class Extension {
   private fault = "";
   private refreshing: Promise<void> = Promise.resolve();
   private refreshes = 0;
+  private slow = false; // the figures did not come
   private saved = "";
 
   constructor(private readonly pi: any) {}
@@ -132,7 +134,9 @@ class Extension {
       if (mine < this.refreshes) return;
       try {
         if (this.stats.take(await this.query())) this.show(ctx);
+        this.slow = false;
       } catch (error) {
+        this.slow = true;
         this.fault = String((error as Error)?.message ?? error);
       }
     });
@@ -145,6 +149,7 @@ class Extension {
     const fold = controlEndpoint(settings, settings.foldNode);
     const collector = controlEndpoint(settings, settings.collectorNode);
     if (!fold || !collector) throw new Error("figures come from a local pipeline only");
+    if (session.client.state !== "open") throw new Error("no collector");
     const call = (endpoint: string, request: Record<string, unknown>) => control(modules.zmq, modules.codec, endpoint, request, settings.timeoutMs);
     if (!(await session.client.flush(settings.timeoutMs))) throw new Error("the collector does not acknowledge");
     const status = await call(collector, { op: "status" });
@@ -195,7 +200,8 @@ class Extension {
     on("message_end", (event) => {
       if (event.message?.role === "assistant") this.session?.reply(event.message);
     });
-    on("turn_end", (_event, ctx) => {
+    on("turn_end", async (_event, ctx) => {
+      if (!this.slow) await within(this.refreshing, Math.min(FIGURES_MS, this.settings?.timeoutMs ?? 0)); // each turn has its figures
       this.session?.turnEnd();
       void this.refresh(ctx);
     });

@@ -124,7 +124,7 @@ export class Session {
   // ---- results ----
   async result(event: any, signal: AbortSignal | undefined): Promise<{ content: unknown[]; details: unknown } | undefined> {
     if (!this.client) return undefined;
-    const told = resultEvent(event, this.turn, this.client.maxEventBytes >> 3);
+    const told = resultEvent(event, this.turn, this.client.maxEventBytes >> 2);
     if (told.cut) {
       this.send(told.event);
       return undefined;
