@@ -2,6 +2,7 @@
 //
 // pi waits for a handler as long as it takes, so no handler here waits longer than the configured time, and none throws: without
 // the collector, without the modules, with a bad setting pi goes on as if this were not loaded.
+import { existsSync } from "node:fs";
 import type * as Zmq from "zeromq";
 import { Client } from "./client.ts";
 import { makeCodec, type Codec } from "./codec.ts";
@@ -12,6 +13,7 @@ import { line, Stats } from "./stats.ts";
 
 const STATS_ENTRY = "ctxpipe-stats";
 const WIDGET = "ctxpipe";
+const AWAY_MS = 500; // that start and end wait for a collector that is not there
 const FIGURES_MS = 200; // that the end of a turn waits for those of the turn before
 
 interface Modules {
@@ -30,6 +32,9 @@ const within = <T>(work: Promise<T>, ms: number): Promise<T | undefined> => {
   const late = new Promise<undefined>((resolve) => (timer = setTimeout(() => resolve(undefined), ms)));
   return Promise.race([work, late]).finally(() => clearTimeout(timer));
 };
+
+/** Somebody has bound it; of another machine nobody knows. */
+const isThere = (endpoint: string): boolean => !endpoint.startsWith("ipc://") || existsSync(endpoint.slice(6));
 
 class Extension {
   private settings: Settings | undefined;
@@ -80,16 +85,17 @@ class Extension {
     this.id = String(ctx.sessionManager.getSessionId());
     this.session = new Session(this.pi, this.id, settings);
     this.session.loadRemovals(ctx);
-    const restored = this.restore(ctx);
-    this.session.turn = restored.turn;
+    const known = this.restore(ctx);
+    this.session.countTurns(ctx);
     try {
       this.modules = await loadModules();
       this.session.client = this.connect(ctx, this.modules, settings);
     } catch (error) {
       return this.say(ctx, `off: ${(error as Error).message}; is it installed (npm install in the extension's folder)?`);
     }
-    this.session.start(ctx, this.stats, restored.known);
-    await this.session.client.ready(Math.min(settings.timeoutMs, 500));
+    this.session.tellLost(ctx);
+    this.session.start(ctx, this.stats, known);
+    if (isThere(settings.endpoint)) await this.session.client.ready(Math.min(settings.timeoutMs, AWAY_MS));
     this.why = "";
     this.show(ctx);
   }
@@ -108,11 +114,9 @@ class Extension {
     return client;
   }
 
-  private restore(ctx: any): { known: boolean; turn: number } {
+  private restore(ctx: any): boolean {
     const entries = ctx.sessionManager.getBranch().filter((entry: any) => entry.type === "custom" && entry.customType === STATS_ENTRY);
-    const data = entries.at(-1)?.data;
-    const known = data !== undefined && this.stats.restore(data);
-    return { known, turn: known && Number.isInteger(data.turn) && data.turn > 0 ? data.turn : this.stats.lastTurn };
+    return entries.length > 0 && this.stats.restore(entries.at(-1).data);
   }
 
   async shutdown(reason: string): Promise<void> {
@@ -120,8 +124,9 @@ class Extension {
     if (!session?.client || !settings) return;
     await within(this.refreshing, settings.timeoutMs);
     this.persist();
-    if (reason !== "reload") session.end(reason);
-    await session.client.flush(settings.timeoutMs);
+    session.end(reason);
+    await session.client.flush(session.client.state === "open" ? settings.timeoutMs : Math.min(settings.timeoutMs, AWAY_MS));
+    session.keepLost();
     session.client.close();
     session.client = undefined;
   }
@@ -165,7 +170,7 @@ class Extension {
 
   /** The snapshot goes into the session, where a later start finds it. */
   private persist(): void {
-    const data = { ...this.stats.snapshot, turn: this.session?.turn ?? 0 };
+    const data = this.stats.snapshot;
     const text = JSON.stringify(data);
     if (!data.turns.length || text === this.saved) return;
     this.saved = text;
@@ -210,8 +215,11 @@ class Extension {
       await within(this.refreshing, this.settings?.timeoutMs ?? 0);
       this.persist();
     });
-    on("session_compact", (event) => this.session?.compaction(event.compactionEntry ?? {}));
-    on("session_tree", (_event, ctx) => this.session?.loadRemovals(ctx));
+    on("session_compact", (event, ctx) => this.session?.compaction(event.compactionEntry ?? {}, ctx.model?.id));
+    on("session_tree", (event, ctx) => {
+      this.session?.loadRemovals(ctx);
+      this.session?.side(event.summaryEntry, ctx.model?.id);
+    });
     pi.registerCommand("ctx-stats", {
       description: "What ctxpipe has kept out of the context window",
       handler: async (_args: string, ctx: any) => this.guard((_event, context) => this.tell(context))(undefined, ctx),

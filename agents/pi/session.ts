@@ -7,8 +7,10 @@ import { replaced, resultEvent } from "./results.ts";
 import type { Settings } from "./settings.ts";
 import type { Stats } from "./stats.ts";
 
-export const REMOVED_ENTRY = "ctxpipe-removed";
-export const FACT_MESSAGE = "ctxpipe-fact";
+const REMOVED_ENTRY = "ctxpipe-removed";
+const LOST_ENTRY = "ctxpipe-lost";
+const FACT_MESSAGE = "ctxpipe-fact";
+const SIDE = "side";
 
 type Event = Record<string, unknown>;
 const NANO = 1e9;
@@ -20,13 +22,14 @@ export const clientKey = (session: string): string => `pi-${session.slice(0, 60)
 export class Session {
   readonly removals = new Removals();
   client: Client | undefined; // none: only what was removed stays removed
-  turn = 0;
+  private turn = 0;
   private request: Item[] = []; // as it was sent last
   private window: string[] = []; // as pi had it, what is removed counted
   private reported: string[] = []; // ids of the last `prompt`
   private whole = true; // the next `prompt` gives its whole list
   private lost = { count: 0, bytes: 0 };
   private compacted = false;
+  private beside = false; // the thread of calls beside the window has begun
   private readonly defined = new Set<string>();
   private toolsHash = "";
 
@@ -80,13 +83,33 @@ export class Session {
   }
 
   end(reason: string): void {
-    this.send({ kind: "session_end", reason });
+    if (this.beside && reason !== "reload") this.send({ kind: "session_end", thread: SIDE, reason });
+    if (reason !== "reload") this.send({ kind: "session_end", reason });
+  }
+
+  /** What nobody acknowledged before the end is told as a gap when the session comes back. */
+  keepLost(): void {
+    const lost = this.lost.count + (this.client?.pending ?? 0);
+    if (lost) this.pi.appendEntry(LOST_ENTRY, { count: lost });
+  }
+
+  tellLost(ctx: any): void {
+    const last = ctx.sessionManager.getBranch().filter((entry: any) => entry.type === "custom" && entry.customType === LOST_ENTRY).at(-1);
+    const lost = count(last?.data?.count);
+    if (!lost) return;
+    this.lost.count += lost;
+    this.pi.appendEntry(LOST_ENTRY, { count: 0 });
   }
 
   /** What the branch says of earlier removals. */
   loadRemovals(ctx: any): void {
     for (const entry of ctx.sessionManager.getBranch())
       if (entry.type === "custom" && entry.customType === REMOVED_ENTRY) this.removals.load(entry.data);
+  }
+
+  /** Numbers go on where the branch ends: one turn for each answer of the model. */
+  countTurns(ctx: any): void {
+    this.turn = ctx.sessionManager.getBranch().filter((entry: any) => entry.type === "message" && entry.message?.role === "assistant").length;
   }
 
   agentStart(): void {
@@ -115,10 +138,20 @@ export class Session {
     this.send({ kind: "turn_end", turn: this.turn });
   }
 
-  compaction(entry: any): void {
+  compaction(entry: any, model: string | undefined): void {
     this.compacted = true;
     const summaryId = messageId({ role: "compactionSummary", summary: entry.summary });
     this.send({ kind: "compaction", summaryId, before: count(entry.tokensBefore) || undefined });
+    this.side(entry, model);
+  }
+
+  /** A model call beside the window, such as that for a summary: billed in a thread of its own. */
+  side(entry: any, model: string | undefined): void {
+    const reported = this.reportedUsage(entry?.usage);
+    if (!reported.usage) return;
+    if (!this.beside) this.send({ kind: "session_start", thread: SIDE, product: "pi", parentThread: "" });
+    this.beside = true;
+    this.send({ kind: "prompt", thread: SIDE, callId: [this.id, SIDE, entry.id].join(":"), model, request: [], ...reported, source: "provider" });
   }
 
   // ---- results ----

@@ -96,13 +96,13 @@ class Rig:
         tool.write_text('#!/bin/bash\na=()\nfor x in "$@"; do [ "$x" = --no-require-git ] || a+=("$x"); done\nexec fdfind "${a[@]}"\n')
         tool.chmod(0o755)
 
-    def arguments(self, extension, more):
+    def arguments(self, extension, more, tools=TOOLS):
         loaded = ['-e', str(extension)] if extension else []
-        return ['--provider', 'fake', '--model', 'fake-1', '--approve', *loaded, '--tools', TOOLS, *more]
+        return ['--provider', 'fake', '--model', 'fake-1', '--approve', *loaded, '--tools', tools, *more]
 
-    def pi(self, *prompts, extension=None, more=(), **env):
+    def pi(self, *prompts, extension=None, more=(), tools=TOOLS, **env):
         """One run in json mode; returns what stands on standard error."""
-        command = [self.node, str(HOME / 'node_modules/.bin/pi'), '--mode', 'json', *self.arguments(extension, more), *prompts]
+        command = [self.node, str(HOME / 'node_modules/.bin/pi'), '--mode', 'json', *self.arguments(extension, more, tools), *prompts]
         done = self.run(command, cwd=self.project, env={**self.env, **env})
         self.events = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{')]
         return done.stderr

@@ -137,6 +137,31 @@ def a_resumed_session_goes_on_from_its_snapshot_where_the_pipeline_has_forgotten
 
 
 @test
+def a_compaction_is_reported_with_what_its_summary_cost(place):
+    rig = Rig(place, [BIG[0], {'text': 'Long. ' * 20000}, {'text': 'After.'}])
+    place.ctxpipe('up', '-f', topology(place), '--detach')
+    lines = rig.rpc([{'type': 'prompt', 'message': 'Go', 'wait': 'agent_settled'}, {'type': 'prompt', 'message': 'More', 'wait': 'agent_settled'}, {'type': 'compact'},
+                     {'type': 'prompt', 'message': 'On', 'wait': 'agent_settled'}], extension=extension(place))
+    check(any(line.get('command') == 'compact' and line.get('success') for line in lines), 'the compaction failed')
+    out = place.ctxpipe('spend', '--json').json()
+    usage, entry = rig.usage(), next(line for line in rig.sessions()[0] if line['type'] == 'compaction')
+    same(out['totals']['billed'], usage['input'] + usage['cacheRead'] + entry['usage']['input'] + entry['usage']['cacheRead'], 'billed tokens')
+    same(out['totals']['requests'], usage['requests'] + 1, 'requests')
+    check(any(row['band'] == 'history' and row['billed'] > 0 for row in out['bands']), 'the summary is not in the bill')
+
+
+@test
+def what_nobody_acknowledged_before_pi_ended_is_told_as_a_gap_when_the_session_comes_back(place):
+    rig, ext = Rig(place, [BIG[0], {'text': 'Done.'}, {'text': 'Back.'}]), extension(place)
+    rig.pi('Go', extension=ext)
+    place.ctxpipe('up', '-f', topology(place), '--detach')
+    rig.pi('Again', extension=ext, more=['--continue'])
+    kept = [line['data']['count'] for line in rig.sessions()[0] if line.get('customType') == 'ctxpipe-lost']
+    same([line['count'] for line in settled(place) if line['kind'] == 'gap'], kept[:1], 'gaps in the log')
+    check(kept[0] > 0 and kept[1:] == [0], f'what the session kept: {kept}')
+
+
+@test
 def without_a_collector_pi_goes_on_as_without_the_extension(place):
     rig = Rig(place, BIG)
     rig.pi('Go', extension=extension(place))
