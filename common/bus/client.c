@@ -419,6 +419,14 @@ int ctxp_client_send(struct ctxp_client *c, const struct ctxp_event *event, uint
   return batch ? 0 : pump(c, 0, c->batch_bytes == 0, err);
 }
 
+int ctxp_client_number(struct ctxp_client *c, uint64_t seq, struct ctxp_error *err) {
+  if (seq <= c->last)
+    return ctxp_error_set(
+        err, -EINVAL, "client '%s': number %llu is not above %llu", c->key, (unsigned long long)seq, (unsigned long long)c->last);
+  c->last = seq - 1;
+  return 0;
+}
+
 static bool asks(const struct ctxp_event *ev) {
   return (ev->kind == CTXP_KIND_tool_result && ctxp_has(&ev->tool_result, tool_result, ask) && ev->tool_result.ask) ||
       (ev->kind == CTXP_KIND_context && ctxp_has(&ev->context, context, ask) && ev->context.ask);

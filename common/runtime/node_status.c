@@ -115,7 +115,7 @@ int ctxp_node_subscribers(struct ctxp_node *node) {
 }
 
 int ctxp_node_reload(struct ctxp_node *node, struct ctxp_error *err) {
-  struct ctxp_config *config, *before = node->config;
+  struct ctxp_config *config, *before = node->own_config;
   ctxp_auto_buf faults = {0};
   if (ctxp_topology_read(node->options->topology_file, ctxp_registry_get(), &config, &faults) < 0)
     return ctxp_error_set(err, -EINVAL, "%s", ctxp_buf_cstr(&faults));
@@ -129,7 +129,7 @@ int ctxp_node_reload(struct ctxp_node *node, struct ctxp_error *err) {
   }
   for (unsigned i = 0; i < node->upstream_count; i++)
     node->upstreams[i].config = ctxp_topology_node(config, node->upstreams[i].config->name);
-  node->config = config;
+  node->config = node->own_config = config;
   node->self = self;
   int r = node->publisher ? ctxp_node_subscribers(node) : 0;
   if (r < 0) *err = node->error;

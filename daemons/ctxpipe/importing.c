@@ -39,6 +39,7 @@ int ctxp_importing(const struct ctxp_args *args, const char *endpoint, struct ct
 
 bool ctxp_importing_complain(const struct ctxp_import_result *result) {
   ctxp_auto_buf text = {0};
+  ctxp_term_lines(&text, ctxp_buf_view(&result->remarks));
   ctxp_term_lines(&text, ctxp_buf_view(&result->faults));
   if (text.len && text.ptr[text.len - 1] != '\n') ctxp_buf_char(&text, '\n');
   if (result->refused) {

@@ -4,17 +4,21 @@
 #include "codec/json_read.h"
 #include "feeders/lines.h"
 #include "feeders/notes.h"
+#include "feeders/places.h"
 
 #define CTXP_WINDOW_NAME_MAX 400 /* bytes of a session's or a thread's name: the collector takes 512 */
 
-/* Where the events of one file go. An event's number is the place of the line that gives it, plus 1, plus its ordinal within the
- * line; so the same file always gives the same numbers, and what is at or below `position` has been sent before. */
+/* Where the events of one file go. An event's place is that of the line that gives it, plus 1, plus its ordinal within the line; so the
+ * same file always gives the same places, and what is at or below `position` has been sent before. Its number is made of the place and of
+ * what the file was up to the line's end (places.h). */
 struct ctxp_feed {
   int (*send)(void *data, const struct ctxp_event *event, uint64_t seq, struct ctxp_error *err);
   void *data;
-  uint64_t position;
-  uint64_t seq; /* of the next event */
-  uint64_t line_end; /* the first number of the next line */
+  const struct ctxp_places *places;
+  uint32_t check; /* of the line at hand */
+  uint64_t position; /* a place */
+  uint64_t seq; /* place of the next event */
+  uint64_t line_end; /* the first place of the next line */
   uint64_t events; /* that were sent */
   struct ctxp_str agent, session, thread; /* of the next event */
   uint64_t ts_ms;
@@ -29,6 +33,7 @@ struct ctxp_transcript { /* one file being read */
   const struct ctxp_format *format;
   void *state; /* the format's */
   struct ctxp_buf identity; /* out of index(): what the file is, wherever it lies: session and thread */
+  struct ctxp_places places; /* of its lines */
   uint64_t line_count;
   void (*tick)(void *data, uint64_t bytes); /* progress of index(); may be NULL */
   void *tick_data;
@@ -47,7 +52,7 @@ struct ctxp_format {
   void (*close)(struct ctxp_transcript *transcript);
 };
 
-extern const struct ctxp_format ctxp_format_claude_code, ctxp_format_pi;
+extern const struct ctxp_format ctxp_format_claude_code, ctxp_format_pi, ctxp_format_codex;
 /* by name; NULL: there is none */
 const struct ctxp_format *ctxp_format_find(const char *name);
 

@@ -175,8 +175,9 @@ static int add_calls(struct ctxp_fold_window *w, struct ctxp_fold_message *m, st
   return 0;
 }
 
-/* bills that were made with the old size or band are made anew */
+/* bills that were made with the old size or band are made anew, and the last one is said again at the next end */
 static void restate(struct ctxp_fold_window *w, const struct ctxp_fold_message *m) {
+  if (m->used_from != CTXP_FOLD_OPEN && w->final_at == w->counted) w->final_at = 0;
   if (w->spend && m->used_from < ctxp_fold_spend_done(w->spend)) w->spend = ctxp_fold_spend_free(w->spend);
 }
 

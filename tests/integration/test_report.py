@@ -59,6 +59,41 @@ def the_same_transcript_twice_in_a_tree_bills_once(place):
     same(twice['potential'], once['potential'], 'potential savings of the same transcript twice')
 
 
+def claude_lines():
+    """A session by hand: three prompts of a person, each with its answer."""
+    for n in range(3):
+        head = {'sessionId': 's1', 'timestamp': f'2026-01-02T00:00:0{n}.000Z', 'cwd': '/x'}
+        yield head | {'parentUuid': f'a{n - 1}' if n else None, 'type': 'user', 'uuid': f'u{n}', 'message': {'role': 'user', 'content': f'question {n}'}}
+        yield head | {'parentUuid': f'u{n}', 'type': 'assistant', 'uuid': f'a{n}', 'requestId': f'r{n}',
+                      'message': {'id': f'm{n}', 'model': 'm', 'content': [{'type': 'text', 'text': 'yes'}], 'usage': {'input_tokens': 10 ** n, 'output_tokens': 1}}}
+
+
+def as_lines(records):
+    return ''.join(json.dumps(record) + '\n' for record in records)
+
+
+@test
+def a_session_that_grew_was_rewritten_shrank_or_went_on_elsewhere_bills_each_call_once(place):
+    lines = list(claude_lines())
+    other = [*lines[:5], lines[5] | {'uuid': 'b2', 'message': lines[5]['message'] | {'id': 'n2', 'usage': {'input_tokens': 500, 'output_tokens': 1}}}]
+
+    def imported(records, name='here/s1.jsonl'):
+        done = place.ctxpipe('import', place.write(name, as_lines(records)))
+        return done.err, int(place.ctxpipe('spend', '--json').json()['totals']['input'])
+
+    with place.pipeline():
+        same(imported(lines[:4]), ('', 11), 'the beginning')
+        same(imported(lines), ('', 111), 'grown')
+        said, billed = imported(other, 'there/s1.jsonl')
+        check('there/s1.jsonl: differs from what was read of this session before' in said, f'a diverged copy is not named: {said}')
+        same(billed, 611, 'with a diverged copy')
+        said, billed = imported(lines[:2])
+        check('here/s1.jsonl: is shorter than what was read of this session before' in said, f'a shrunk file is not named: {said}')
+        same(billed, 611, 'with a shrunk copy')
+        for records, name in ((lines, 'here/s1.jsonl'), (other, 'there/s1.jsonl'), (lines[:2], 'old/s1.jsonl')):
+            same(imported(records, name), ('', 611), f'{name} again')
+
+
 @test
 def every_transcript_with_a_truth_is_right_to_the_token(place):
     wrong, count = [], 0
