@@ -32,7 +32,7 @@ int ctxp_importing(const struct ctxp_args *args, const char *endpoint, struct ct
   int r = ctxp_import_run(&options, ret_result, err);
   ctxp_progress_end(&progress);
   if (r == 0 && ret_result->files == 0 && ret_result->fault_count == 0)
-    r = ctxp_error_set(err, -ENOENT, "no transcript was found in '%s'%s; name files or folders with sessions of claude-code or pi (.jsonl)",
+    r = ctxp_error_set(err, -ENOENT, "no transcript was found in '%s'%s; name files or folders with sessions of " CTXP_FORMAT_NAMES,
         args->operands[0], args->operand_count > 1 ? " and the others" : "");
   return r;
 }

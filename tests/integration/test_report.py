@@ -32,8 +32,6 @@ def every_import_case_is_right_to_the_token(place):
     before = sorted(str(path) for path in place.root.rglob('*'))
     for case in import_cases():
         truth = json.loads((case / 'truth.json').read_text(), parse_float=Decimal)
-        if truth['product'] not in ('claude', 'claude-code', 'pi'):
-            continue
         count += 1
         out = report_with_faults(place, '--prices', shared('prices.json'), *[case / name for name in truth['files']])
         expect, totals = truth['expect'], out['totals']
@@ -122,13 +120,13 @@ def a_resumed_copy_under_another_name_changes_no_figure(place):
 def every_transcript_with_a_truth_is_right_to_the_token(place):
     wrong, count = [], 0
     names = {'input': 'input', 'cache_read': 'cacheRead', 'output': 'output', 'calls': 'requests'}
-    for product in ('claude', 'pi', 'made-up/claude', 'made-up/pi'):
+    for product in ('claude', 'pi', 'codex', 'gemini', 'opencode', 'made-up/claude', 'made-up/pi', 'made-up/codex'):
         for truth_file in sorted(shared('transcripts', product).glob('*.truth.json')):
             said = json.loads(truth_file.read_text())
             truth, side = said['totals'], said.get('cost', {})
             if side.get('side_input'):  # compactions and summaries: in the session's totals, in no window, and not among the truth's calls
                 truth = {key: truth[key] + side[f'side_{key}'] for key in ('input', 'cache_read', 'cache_write', 'output')}
-            transcript = next(path for path in sorted(truth_file.parent.glob(truth_file.name.split('.')[0] + '*')) if path.suffix == '.jsonl')
+            transcript = next(path for path in sorted(truth_file.parent.glob(truth_file.name.split('.')[0] + '*')) if path.suffix == '.jsonl' or (path.suffix == '.json' and path.stem.isalnum()))
             out, count = report_with_faults(place, transcript), count + 1
             if out is None:
                 wrong += [f'{product}/{transcript.name}: {key} is nothing, expected {truth[key]}' for key in truth if truth[key]]
@@ -139,6 +137,40 @@ def every_transcript_with_a_truth_is_right_to_the_token(place):
             closes(out, f'{product}/{transcript.name}')
     check(count > 0, 'no transcript was run')
     check(not wrong, '\n'.join(wrong))
+
+
+@test
+def the_worked_examples_of_the_fold_are_right_through_their_telemetry(place):
+    wrong, count = [], 0
+    for expected_file in sorted(shared('fold').glob('*.expected.json')):
+        name = expected_file.name.split('.')[0]
+        agents = json.loads(expected_file.read_text())['agents']
+        out, count = report(place, '--by', 'message', shared('fold') / f'{name}.jsonl'), count + 1
+        for agent, expect in agents.items():
+            thread = '' if agent == 'root' else agent
+            rows = [row for row in out['sessions'] if row['thread'] == thread]
+            got = {'turns': sum(row['requests'] for row in rows), 'billed': sum(row['billed'] for row in rows)}
+            wrong += [f'{name} {agent}: {key} is {got[key]}, expected {expect[key]}' for key in got if key in expect and got[key] != expect[key]]
+        if list(agents) == ['root']:
+            for row in agents['root']['bands']:
+                got = next((mine for mine in out['bands'] if mine['band'] == row['key']), {'billed': 0, 'own': 0, 'messages': 0})
+                wrong += [f'{name} {row["key"]}: {key} is {got[key]}, expected {row[key]}' for key in ('billed', 'own', 'messages') if abs(got[key] - row[key]) > 1]
+        closes(out, name)
+    check(count > 0, 'no example was run')
+    check(not wrong, '\n'.join(wrong))
+
+
+@test
+def a_format_is_found_by_content_and_can_be_forced(place):
+    corpus = SOURCE / 'tests' / 'fuzz' / 'corpus' / 'transcript'
+    for name, product, billed in (('codex', 'codex', 360), ('gemini', 'gemini-cli', 110), ('gemini-lines', 'gemini-cli', 110), ('gg', 'gg', 107),
+                                  ('opencode', 'opencode', 64), ('pi-stream', 'pi', 20)):
+        copy = place.write(f'{name}.records', (corpus / name).read_bytes())
+        for more in ((), ('--format', product)):
+            out = report(place, copy, *more)
+            same((out['sessions'][0]['product'], out['totals']['billed']), (product, billed), name)
+    said = place.ctxpipe('report', '--format', 'opencode', place.root / 'codex.records', code=1).err
+    check('codex.records: is no JSON text of the format opencode' in said, said)
 
 
 @test
