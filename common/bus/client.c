@@ -15,8 +15,8 @@
 #include "ctxpipe/client.h"
 
 #define BUFFER_BYTES (32u << 20)
-#define MESSAGE_BYTES 65536u /* of an `events` message, unless one event is larger */
-#define MESSAGE_EVENTS 512u
+#define MESSAGE_BYTES 262144u /* of an `events` message, unless one event is larger */
+#define MESSAGE_EVENTS 1024u
 #define EVENT_BYTES_UNTIL_WELCOME (16u << 20)
 #define SILENCE_MS 1000u /* then hello again, doubling */
 #define SILENCE_MAX_MS 30000u

@@ -333,6 +333,22 @@ def a_full_disk_loses_nothing_that_was_acknowledged(place):
 
 
 @test
+def the_reason_of_a_node_that_met_a_full_disk_reaches_the_supervisor(place):
+    lines = '\n'.join(Load('pi@one', 1200).lines()) + '\n'
+    with small_disk(place, '6m') as disk:  # the nodes' own logs are on it, too
+        file = place.topology(**{'~/.local/state/ctxpipe': str(disk / 'state')})
+        supervisor = place.start('ctxpipe', 'up', '-f', file)
+        supervisor.wait_for('ready: ')
+        sender = place.start('ctxpipe', 'send', '-f', file, '--agent', 'pi@one', stdin=subprocess.PIPE)
+        threading.Thread(target=feed, args=(sender.process.stdin, lines), daemon=True).start()
+        line = supervisor.wait_for('started again in')
+        check('no space is left on the disk' in line or 'No space left' in line, f'the line does not say why: {line}')
+        subprocess.run(['mount', '-o', 'remount,size=400m', disk], check=True)
+        supervisor.wait_for('ready again')
+        place.ctxpipe('down', '-f', file)
+
+
+@test
 def a_node_that_could_not_drain_is_named_and_the_next_up_completes(place):
     work = Load('pi@one', 400)
     with small_disk(place, '64k') as disk:

@@ -92,6 +92,30 @@ def a_session_that_grew_was_rewritten_shrank_or_went_on_elsewhere_bills_each_cal
             same(imported(records, name), ('', 611), f'{name} again')
 
 
+def session_of(path):
+    """The identity that a sample's lines say."""
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    return next(record.get('sessionId') or record['id'] for record in records if 'sessionId' in record or record['type'] == 'session')
+
+
+@test
+def a_resumed_copy_under_another_name_changes_no_figure(place):
+    samples = [path for path in sorted((SOURCE / 'samples').rglob('*.jsonl')) if 'subagents' not in path.parts]
+    with place.pipeline():
+        place.ctxpipe('import', SOURCE / 'samples')
+        bill, savings = place.ctxpipe('spend', '--json', '--by', 'message').json(), place.ctxpipe('stats', '--json').json()['all']
+        check(all(row['saved'] > 0 for row in bill['potential'].values()), f'the samples have no potential savings to repeat: {bill["potential"]}')
+        check(savings['turns'] > 0, 'the samples have no turns')
+        for number, path in enumerate(samples):
+            name = f'00000000-0000-4000-8000-{number:012}'
+            place.ctxpipe('import', place.write(f'copies/{name}.jsonl', path.read_text().replace(session_of(path), name)))
+        again, savings_again = place.ctxpipe('spend', '--json', '--by', 'message').json(), place.ctxpipe('stats', '--json').json()['all']
+        for key in bill:
+            same(again[key], bill[key], key)
+        same(savings_again.pop('sessions'), savings.pop('sessions') + len(samples), 'sessions that were told of')
+        same(savings_again, savings, 'savings and turns')
+
+
 @test
 def every_transcript_with_a_truth_is_right_to_the_token(place):
     wrong, count = [], 0
