@@ -12,8 +12,8 @@
 #include "bus/client_int.h"
 
 #define BUFFER_BYTES (32u << 20)
-#define MESSAGE_BYTES 65536u /* of an `events` message, unless one event is larger */
-#define MESSAGE_EVENTS 512u
+#define MESSAGE_BYTES 262144u /* of an `events` message, unless one event is larger */
+#define MESSAGE_EVENTS 1024u
 #define EVENT_BYTES_UNTIL_WELCOME (16u << 20)
 #define SILENCE_MS 1000u /* then hello again, doubling */
 #define SILENCE_MAX_MS 30000u
@@ -60,6 +60,8 @@ static int open_socket(struct ctxp_client *c, const struct ctxp_client_options *
     return ctxp_error_set(err, -errno, "client: socket options: %s", zmq_strerror(errno));
   int r = set_curve(c->socket, o, err);
   if (r < 0) return r;
+  if (o->server_key && (r = ctxp_handshake_watch(&c->handshake, c->context, c->socket)) < 0)
+    return ctxp_error_set(err, r, "client: cannot watch the connection: %s", zmq_strerror(-r));
   if (zmq_connect(c->socket, o->endpoint) < 0)
     return ctxp_error_set(err, -errno, "client: cannot connect to %s: %s", o->endpoint, zmq_strerror(errno));
   return 0;
@@ -101,6 +103,7 @@ struct ctxp_client *ctxp_client_free(struct ctxp_client *c) {
     if (c->telling) set_int(c->socket, ZMQ_LINGER, OUTCOME_LINGER_MS);
     zmq_close(c->socket);
   }
+  ctxp_handshake_deinit(&c->handshake);
   if (c->context) zmq_ctx_term(c->context);
   ctxp_queue_deinit(&c->queue);
   ctxp_client_asks_forget(c);
@@ -295,6 +298,7 @@ int ctxp_client_pump_until(struct ctxp_client *c, bool (*done)(const struct ctxp
     int r = ctxp_client_pump(c, done(c) || now >= end ? 0 : end - now, true, err);
     if (r < 0) return r;
     if (done(c)) return 0;
+    if (c->state != OPEN && (r = ctxp_handshake_check(&c->handshake, err)) < 0) return r;
     if (ctxp_clock_ms() >= end) return 1;
   }
 }

@@ -2,6 +2,7 @@
 #pragma once
 #include <zmq.h>
 #include "bus/client_queue.h"
+#include "bus/handshake.h"
 #include "bus/ingest.h"
 #include "ctxpipe/client.h"
 
@@ -25,6 +26,7 @@ struct ctxp_client {
   void *data;
   size_t buffer_bytes, batch_bytes;
   void *context, *socket;
+  struct ctxp_handshake handshake; /* watched where there are keys */
   enum client_state state;
   int dead_code;
   struct ctxp_error dead; /* why nothing can be sent any more */

@@ -240,6 +240,8 @@ static int commit_txn(struct ctxp_node *node, uint64_t now_ms) {
     return r;
   }
   node->pending_bytes = 0;
+  node->events += node->appended;
+  node->appended = 0;
   node->hurry = false;
   node->linger_until_ms = 0;
   if (node->publisher) {

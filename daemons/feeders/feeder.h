@@ -9,6 +9,8 @@
 #include "ctxpipe/error.h"
 #include "ctxpipe/event.h"
 
+#define CTXP_FORMAT_NAMES "claude-code, codex, gemini-cli, gg, opencode, pi"
+
 struct ctxp_import_progress {
   uint64_t files_done, files_total, bytes_done, bytes_total, events;
 };

@@ -133,6 +133,7 @@ static struct ctxp_str stem_of(const char *path) {
   const char *slash = strrchr(path, '/');
   struct ctxp_str stem = ctxp_str(slash ? slash + 1 : path);
   if (ctxp_str_ends(stem, ".jsonl")) stem.len -= strlen(".jsonl");
+  if (ctxp_str_ends(stem, ".json")) stem.len -= strlen(".json");
   return stem;
 }
 
@@ -143,6 +144,11 @@ static void init_transcript(struct run *run, struct ctxp_transcript *t, const ch
   t->spawned = spawned;
   t->note_spawned = note_spawned;
   t->spawned_data = run;
+}
+
+static bool is_database(struct ctxp_lines *lines) {
+  struct ctxp_str head;
+  return lines->size >= 16 && ctxp_lines_read(lines, 0, 15, &head) > 0 && ctxp_str_is(head, "SQLite format 3");
 }
 
 /* a file that cannot be read is told and passed over; <0: nothing more can be sent */
@@ -162,8 +168,11 @@ static int read_file(struct run *run, const struct ctxp_file *file, struct ctxp_
   if (!t.format) {
     if (run->lines.size == 0)
       ctxp_notes_fault(&run->notes, "%s: is empty", file->path);
+    else if (file->named && is_database(&run->lines))
+      ctxp_notes_fault(
+          &run->notes, "%s: is a database; write its sessions out with 'opencode export' and name those files", file->path);
     else if (file->named)
-      ctxp_notes_fault(&run->notes, "%s: is no transcript of a format that is known (claude-code, pi)", file->path);
+      ctxp_notes_fault(&run->notes, "%s: is no transcript of a format that is known (" CTXP_FORMAT_NAMES ")", file->path);
     else
       ctxp_notes_passed(&run->notes, CTXP_STR("file of an unknown format"));
     return 0;
@@ -199,7 +208,7 @@ static void deinit_run(struct run *run) {
 
 int ctxp_import_check_format(const char *name, struct ctxp_error *err) {
   if (ctxp_format_find(name)) return 0;
-  return ctxp_error_set(err, -EINVAL, "there is no format '%s'; the formats are claude-code and pi", name);
+  return ctxp_error_set(err, -EINVAL, "there is no format '%s'; the formats are " CTXP_FORMAT_NAMES, name);
 }
 
 int ctxp_import_files(const struct ctxp_import_options *options, const struct ctxp_import_sink *sink, struct ctxp_import_result *ret_result,

@@ -40,7 +40,8 @@ struct ctxp_client_counts {
 /* 0, or <0 with a sentence (bad endpoint, bad key). Does not wait for the collector. */
 int ctxp_client_new(const struct ctxp_client_options *options, struct ctxp_client **ret_client, struct ctxp_error *err)
     __attribute__((warn_unused_result));
-/* Waits until the collector has said welcome; position: the last number that it has of this key. >0: not within timeout_ms. */
+/* Waits until the collector has said welcome; position: the last number that it has of this key. >0: not within timeout_ms.
+ * -EACCES: with keys, the collector does not let us in; a later call tries again. */
 int ctxp_client_hello(struct ctxp_client *client, int timeout_ms, uint64_t *ret_position, struct ctxp_error *err)
     __attribute__((warn_unused_result));
 /* Queues one event, copied. seq: its number, above all before it; 0: the next. >0: the buffer is full and stayed full for
