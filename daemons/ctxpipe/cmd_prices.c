@@ -234,7 +234,9 @@ const struct ctxp_command ctxp_cmd_prices = {
     .operands_max = 1000,
     .run = run,
     .example = "ctxpipe prices --yaml claude-sonnet-4-5 > mine.yaml",
-    .details = "Dollars per million tokens by class of token; a second line where long requests cost more. A model is found by its name or by one\n"
-               "of the others that it has, exactly; one without a row has no price. Your own rows go over the built-in ones: report --prices FILE,\n"
+    .details = "Dollars per million tokens by class of token; a second line where long requests cost more. A model is found by its name or "
+               "by one\n"
+               "of the others that it has, exactly; one without a row has no price. Your own rows go over the built-in ones: report "
+               "--prices FILE,\n"
                "or 'prices: [built-in, FILE]' in the topology. Every fault of FILE is named with line and column, and the exit code is 1.",
 };

@@ -44,7 +44,8 @@ int ctxp_private_open(const char *prices, struct ctxp_private *ret_private, stru
   if (r < 0) return r;
   r = ctxp_pipeline_private(p.dir, prices, &p.config, err);
   if (r == 0) {
-    struct ctxp_launch_options options = {.config = p.config, .log_level = "warn", .be = be_node, .remove_when_done = p.dir, .stop = &ctxp_stop};
+    struct ctxp_launch_options options = {
+        .config = p.config, .log_level = "warn", .be = be_node, .remove_when_done = p.dir, .stop = &ctxp_stop};
     r = ctxp_launch(&options, &p.launch, err);
   }
   *ret_private = p;
