@@ -37,9 +37,11 @@ int ctxp_handshake_check(struct ctxp_handshake *h, struct ctxp_error *err) {
                                                          /* it speaks otherwise, and is not tried again */
                                                          h->broken + 1;
   }
-  if (h->refused) return ctxp_error_set(err, -EACCES, "the collector does not know this key; its public key must stand in the collector's clients_file");
+  if (h->refused)
+    return ctxp_error_set(err, -EACCES, "the collector does not know this key; its public key must stand in the collector's clients_file");
   if (h->broken < BROKEN_MAX) return 0;
-  return ctxp_error_set(err, -EACCES, "the handshake fails; the server's key is not the collector's, or it speaks without encryption there");
+  return ctxp_error_set(
+      err, -EACCES, "the handshake fails; the server's key is not the collector's, or it speaks without encryption there");
 }
 
 void ctxp_handshake_deinit(struct ctxp_handshake *h) {

@@ -294,7 +294,8 @@ static int put_busts(struct ctxp_raw list, const struct ctxp_style *style, struc
   struct ctxp_raw bust;
   uint32_t left;
   if (!list.len || ctxp_array_open(&it, &left) < 0 || !left) return 0;
-  ctxp_put_heading(out, style, "Cache lost: what the last request had left in the cache, and the next had to pay in full (part of the bill)");
+  ctxp_put_heading(
+      out, style, "Cache lost: what the last request had left in the cache, and the next had to pay in full (part of the bill)");
   while (ctxp_array_next(&it, &left, &bust) > 0) {
     ctxp_auto_buf cost = {0};
     ctxp_table_text(&table, bust_cause(ctxp_map_str(bust, "cause")));

@@ -30,7 +30,8 @@ static int run(const struct ctxp_args *args) {
     if (ctxp_keyfile_client(dir, args->operands[i], public, &err) < 0) return ctxp_command_fail(&err);
     say("%s/%s.client is for a client: ctxpipe send --to tcp://HOST:7717 --keys FILE\n", dir, args->operands[i]);
   }
-  if (there && args->operand_count == 1) say("%s/collector.secret is there already; name clients to make keys for: ctxpipe keys %s NAME\n", dir, dir);
+  if (there && args->operand_count == 1)
+    say("%s/collector.secret is there already; name clients to make keys for: ctxpipe keys %s NAME\n", dir, dir);
   if (there && args->operand_count > 1) puts("a running collector lets them in after its next start");
   return 0;
 }
@@ -43,7 +44,9 @@ const struct ctxp_command ctxp_cmd_keys = {
     .operands_max = 256,
     .example = "ctxpipe keys ~/.config/ctxpipe/keys laptop",
     .run = run,
-    .details = "Makes the collector's key pair in DIR, where there is none, and for each CLIENT one file with all that it needs to connect. Files are\n"
-               "readable by their owner alone, and none is written over. Ingest on tcp:// is encrypted (CURVE), and lets in only the clients that\n"
+    .details = "Makes the collector's key pair in DIR, where there is none, and for each CLIENT one file with all that it needs to "
+               "connect. Files are\n"
+               "readable by their owner alone, and none is written over. Ingest on tcp:// is encrypted (CURVE), and lets in only the "
+               "clients that\n"
                "stand in DIR/clients; take a line out there, and start the pipeline again, to shut one out.",
 };

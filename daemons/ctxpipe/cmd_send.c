@@ -201,7 +201,8 @@ static int talk(const struct ctxp_args *args, const char *endpoint, struct sende
   int r = keys_file ? ctxp_keyfile_read_client(keys_file, &keys, err) : 0;
   if (r == 0) r = ctxp_client_new(&options, &s->client, err);
   explicit_bzero(&keys, sizeof(keys));
-  if (r == 0 && (r = greet(s, ctxp_args_has(args, "to"), keys_file != NULL, &position, &why)) < 0) r = ctxp_error_set(err, r, "%s: %s", endpoint, why.text);
+  if (r == 0 && (r = greet(s, ctxp_args_has(args, "to"), keys_file != NULL, &position, &why)) < 0)
+    r = ctxp_error_set(err, r, "%s: %s", endpoint, why.text);
   if (r == 0) r = send_all(s, stdin, position, err);
   if (r == 0) r = wait_for(s, err);
   return r;

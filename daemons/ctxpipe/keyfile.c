@@ -36,7 +36,8 @@ static int find_key(const char *path, const char *name, char ret_key[CTXP_KEY_BY
   uint8_t bytes[32];
   struct stat st;
   if (!file || fstat(fileno(file), &st) < 0) return ctxp_error_set(err, -errno, "could not read '%s': %s", path, strerror(errno));
-  if (st.st_mode & 077) return ctxp_error_set(err, -EPERM, "'%s' holds a secret key and can be read by others; run: chmod 600 '%s'", path, path);
+  if (st.st_mode & 077)
+    return ctxp_error_set(err, -EPERM, "'%s' holds a secret key and can be read by others; run: chmod 600 '%s'", path, path);
   while (fgets(line, sizeof(line), file)) {
     if (line[0] == '#' || line[0] == '\n') continue;
     int words = name ? sscanf(line, "%31s %127s", word, key) : sscanf(line, "%127s", key) + 1;
@@ -45,13 +46,15 @@ static int find_key(const char *path, const char *name, char ret_key[CTXP_KEY_BY
     memcpy(ret_key, key, CTXP_KEY_BYTES);
     return 0;
   }
-  return ctxp_error_set(err, -EINVAL, "'%s' holds no %s key of 40 characters; 'ctxpipe keys' makes such files", path, name ? name : "secret");
+  return ctxp_error_set(
+      err, -EINVAL, "'%s' holds no %s key of 40 characters; 'ctxpipe keys' makes such files", path, name ? name : "secret");
 }
 
 int ctxp_keyfile_server(const char *dir, char ret_public[CTXP_KEY_BYTES], struct ctxp_error *err) {
   ctxp_auto_buf secret_file = {0}, clients = {0};
   char public[CTXP_KEY_BYTES], secret[CTXP_KEY_BYTES], text[CTXP_KEY_BYTES + 128];
-  if (mkdir(dir, 0700) < 0 && errno != EEXIST) return ctxp_error_set(err, -errno, "could not make the folder '%s': %s", dir, strerror(errno));
+  if (mkdir(dir, 0700) < 0 && errno != EEXIST)
+    return ctxp_error_set(err, -errno, "could not make the folder '%s': %s", dir, strerror(errno));
   ctxp_buf_printf(&secret_file, "%s/" SECRET, dir);
   ctxp_buf_printf(&clients, "%s/" CLIENTS, dir);
   if (zmq_curve_keypair(public, secret) < 0) return no_curve(err);
@@ -88,12 +91,14 @@ int ctxp_keyfile_client(const char *dir, const char *name, const char *server_pu
     return ctxp_error_set(err, -EINVAL, "'%s' is no name of a client; use up to 64 letters, digits, '-', '_', '.' and '@'", name);
   ctxp_buf_printf(&path, "%s/%s.client", dir, name);
   if (zmq_curve_keypair(public, secret) < 0) return no_curve(err);
-  snprintf(text, sizeof(text), "# Keys of the ctxpipe client %s. Copy this file to its machine, and nowhere else.\nserver %s\npublic %s\nsecret %s\n", name,
+  snprintf(text, sizeof(text),
+      "# Keys of the ctxpipe client %s. Copy this file to its machine, and nowhere else.\nserver %s\npublic %s\nsecret %s\n", name,
       server_public, public, secret);
   int r = write_new(ctxp_buf_cstr(&path), text, err);
   explicit_bzero(text, sizeof(text));
   explicit_bzero(secret, sizeof(secret));
-  if (r > 0) return ctxp_error_set(err, -EEXIST, "'%s' is there already, and stays as it is; take it away to make new keys", ctxp_buf_cstr(&path));
+  if (r > 0)
+    return ctxp_error_set(err, -EEXIST, "'%s' is there already, and stays as it is; take it away to make new keys", ctxp_buf_cstr(&path));
   if (r == 0) r = list_client(dir, name, public, err);
   if (r < 0) unlink(ctxp_buf_cstr(&path));
   return r;

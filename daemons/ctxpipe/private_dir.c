@@ -69,12 +69,13 @@ int ctxp_private_dir(char *dir, size_t size, int *ret_lock, struct ctxp_error *e
   size_t most = sizeof(((struct sockaddr_un *)0)->sun_path) - sizeof(SOCKET_BELOW);
   if (strlen(tmp) > most)
     return ctxp_error_set(err, -ENAMETOOLONG,
-        "TMPDIR is '%s', and a socket in it would have too long a path; set TMPDIR to a directory whose path has at most %zu bytes, as /tmp", tmp,
-        most);
+        "TMPDIR is '%s', and a socket in it would have too long a path; set TMPDIR to a directory whose path has at most %zu bytes, as "
+        "/tmp",
+        tmp, most);
   sweep(tmp);
   int r = 1;
   for (int i = 0; i < 10 && r == 1; i++) r = make_locked(tmp, dir, size, ret_lock);
   if (r == 0) return 0;
-  return ctxp_error_set(err, r > 0 ? -EBUSY : r, "could not make a temporary directory in '%s': %s; set TMPDIR to one that you may write in", tmp,
-      strerror(r > 0 ? EBUSY : -r));
+  return ctxp_error_set(err, r > 0 ? -EBUSY : r,
+      "could not make a temporary directory in '%s': %s; set TMPDIR to one that you may write in", tmp, strerror(r > 0 ? EBUSY : -r));
 }

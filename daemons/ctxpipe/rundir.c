@@ -121,7 +121,8 @@ static int not_ours(const char *run_dir, struct ctxp_error *err) {
   if (stat(run_dir, &dir) < 0 || dir.st_uid == geteuid())
     return ctxp_error_set(err, -EACCES, "'%s' cannot be looked into: %s", run_dir, strerror(EACCES));
   struct passwd *owner = getpwuid(dir.st_uid);
-  return ctxp_error_set(err, -EACCES, "'%s' belongs to %s (user %u), who alone can ask a pipeline there; --run-dir or -f name one of your own", run_dir,
+  return ctxp_error_set(err, -EACCES,
+      "'%s' belongs to %s (user %u), who alone can ask a pipeline there; --run-dir or -f name one of your own", run_dir,
       owner ? owner->pw_name : "another user", (unsigned)dir.st_uid);
 }
 

@@ -8,8 +8,10 @@
 #define ROWS_SHOWN 20
 
 int ctxp_spend_choose(const struct ctxp_args *args, struct ctxp_spend_choice *ret_choice, struct ctxp_error *err) {
-  struct ctxp_spend_choice choice = {
-      .session = ctxp_args_get(args, "session"), .json = ctxp_args_has(args, "json"), .csv = ctxp_args_has(args, "csv"), .limited = ctxp_args_has(args, "top")};
+  struct ctxp_spend_choice choice = {.session = ctxp_args_get(args, "session"),
+      .json = ctxp_args_has(args, "json"),
+      .csv = ctxp_args_has(args, "csv"),
+      .limited = ctxp_args_has(args, "top")};
   int sort = CTXP_SORT_COST, r = ctxp_args_choice(args, "by", ctxp_grain_names, -1, &choice.bill.grain, err);
   if (r == 0) r = ctxp_args_choice(args, "sort", ctxp_bill_sort_names, CTXP_SORT_COST, &sort, err);
   choice.bill.sort = (enum ctxp_bill_sort)sort;
@@ -17,7 +19,8 @@ int ctxp_spend_choose(const struct ctxp_args *args, struct ctxp_spend_choice *re
       choice.csv && choice.limited                                                                   ? "top" :
                                                                                                        NULL;
   if (r == 0 && clash)
-    r = ctxp_error_set(err, -EINVAL, "%s: '--%s' does not go with '--%s'; leave one out", args->command->name, clash, choice.json ? "json" : "csv");
+    r = ctxp_error_set(
+        err, -EINVAL, "%s: '--%s' does not go with '--%s'; leave one out", args->command->name, clash, choice.json ? "json" : "csv");
   if (r == 0) r = ctxp_args_number(args, "top", 1, 10000000, ROWS_SHOWN, &choice.bill.top, err);
   *ret_choice = choice;
   return r;

@@ -4,12 +4,15 @@
 #include "ctxpipe/command.h"
 
 #define CTXP_SPEND_FLAGS \
-  {.name = "by", .value = "GRAIN", .help = "only the table by band, view, tool or message (--json stays complete; message adds those rows)"}, \
+  {.name = "by", \
+      .value = "GRAIN", \
+      .help = "only the table by band, view, tool or message (--json stays complete; message adds those rows)"}, \
       {.name = "top", .letter = 'n', .value = "N", .help = "rows of each table (default 20); with --json: only so many, else all"}, \
       {.name = "session", .value = "ID", .help = "only this session"}, \
       {.name = "sort", .value = "BY", .help = "order of the tables: cost (default), billed, own, turns or name"}, \
-      {.name = "csv", .help = "print the rows of --by (default view) as CSV, complete"}, \
-  { .name = "json", .help = "print one JSON object, complete" }
+      {.name = "csv", .help = "print the rows of --by (default view) as CSV, complete"}, { \
+    .name = "json", .help = "print one JSON object, complete" \
+  }
 
 /* how the tables are to be read, for the help of each command that prints them */
 #define CTXP_SPEND_READ \

@@ -111,6 +111,9 @@ class Server(http.server.ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 64
 
+    def handle_error(self, request, client_address):
+        pass  # the other side gave up, as it may
+
 
 class Model:
     def __init__(self):

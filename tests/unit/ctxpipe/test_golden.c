@@ -113,7 +113,8 @@ static bool tells_what_no_message_shows(unsigned estimated, unsigned reported) {
   ctxp_auto_buf raw = {0}, out = {0}, text = {0};
   struct ctxp_error err;
   ctxp_buf_printf(&text,
-      "{\"totals\":{\"billed\":%u},\"bands\":[],\"views\":[],\"tools\":[],\"sessions\":[{\"models\":[\"m\"],\"calibration\":{\"estimated\":%u,\"reported\":%u}}]}",
+      "{\"totals\":{\"billed\":%u},\"bands\":[],\"views\":[],\"tools\":[],\"sessions\":[{\"models\":[\"m\"],\"calibration\":{\"estimated\":"
+      "%u,\"reported\":%u}}]}",
       reported, estimated, reported);
   assert_int_equal(ctxp_json_to_raw(ctxp_buf_view(&text), &raw, &err), 0);
   assert_int_equal(ctxp_bill_print(ctxp_buf_raw(&raw), (struct ctxp_raw){0},

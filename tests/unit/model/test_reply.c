@@ -74,9 +74,10 @@ static void what_is_not_finished_with_stop_is_of_no_use(void **state) {
 }
 
 static void what_is_no_completion_is_named_so(void **state) {
-  static const char *const bodies[] = {
-      "", "data: {not json\n\n", "[]", "null", "<html>busy</html>", "{\"choices\":[{\"message\":{\"content\":\"d\"},\"finish_reason\":\"stop\"}]} x"};
-  static const char *const unfinished[] = {"{}", "{\"choices\":null}", "{\"choices\":[]}", "{\"choices\":[7]}", "{\"choices\":{\"message\":{}}}"};
+  static const char *const bodies[] = {"", "data: {not json\n\n", "[]", "null", "<html>busy</html>",
+      "{\"choices\":[{\"message\":{\"content\":\"d\"},\"finish_reason\":\"stop\"}]} x"};
+  static const char *const unfinished[] = {
+      "{}", "{\"choices\":null}", "{\"choices\":[]}", "{\"choices\":[7]}", "{\"choices\":{\"message\":{}}}"};
   (void)state;
   for (size_t i = 0; i < sizeof(bodies) / sizeof(bodies[0]); i++) bad(bodies[i], "the reply is not the JSON of a chat completion");
   for (size_t i = 0; i < sizeof(unfinished) / sizeof(unfinished[0]); i++) bad(unfinished[i], "the reply did not finish");
