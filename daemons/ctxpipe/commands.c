@@ -10,6 +10,7 @@ const struct ctxp_command *const ctxp_commands[] = {
     &ctxp_cmd_stats,
     &ctxp_cmd_spend,
     &ctxp_cmd_import,
+    &ctxp_cmd_watch,
     &ctxp_cmd_send,
     &ctxp_cmd_tail,
     &ctxp_cmd_show,

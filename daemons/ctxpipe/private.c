@@ -1,5 +1,6 @@
 #include "ctxpipe/private.h"
 #include <errno.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,8 +29,17 @@ static int be_node(const struct ctxp_config *config, const char *topology, const
   return ctxp_daemon_run(&options, CTXP_LOG_WARN);
 }
 
+/* For this process and those that are forked from it: what was allocated is kept for what is to come, which is more of the same. */
+static void keep_memory(void) {
+  mallopt(M_ARENA_MAX, 1);
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);
+  mallopt(M_TRIM_THRESHOLD, 256 << 20);
+  mallopt(M_TOP_PAD, 1 << 20);
+}
+
 int ctxp_private_open(const char *prices, struct ctxp_private *ret_private, struct ctxp_error *err) {
   struct ctxp_private p = {.launch = {.life = -1}, .lock = -1};
+  keep_memory();
   int r = ctxp_private_dir(p.dir, sizeof(p.dir), &p.lock, err);
   if (r < 0) return r;
   r = ctxp_pipeline_private(p.dir, prices, &p.config, err);

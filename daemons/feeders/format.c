@@ -110,6 +110,7 @@ int ctxp_transcript_line(struct ctxp_transcript *t, struct ctxp_line *line) {
       return r < 0 ? r : 1;
     }
     if (r == 0) ctxp_error_set(&why, 0, "the line is no JSON object");
+    if (line->torn && t->live) continue;
     note_bad(t, line, &why);
     ctxp_places_pass(&t->places, line->text);
   }

@@ -108,7 +108,7 @@ static int open_version(struct run *run, struct ctxp_transcript *t, struct ctxp_
 }
 
 static int send_file(struct run *run, struct ctxp_transcript *t, struct ctxp_error *err) {
-  struct ctxp_feed feed = {.send = send_event, .data = run, .places = &t->places};
+  struct ctxp_feed feed = {.send = send_event, .data = run, .places = &t->places, .live = t->live};
   feed.agent = ctxp_str(run->options->agent ? run->options->agent : t->format->name);
   int r = open_version(run, t, &feed, err);
   if (r > 0) {
@@ -151,6 +151,11 @@ static bool is_database(struct ctxp_lines *lines) {
   return lines->size >= 16 && ctxp_lines_read(lines, 0, 15, &head) > 0 && ctxp_str_is(head, "SQLite format 3");
 }
 
+static bool is_live(const struct run *run) {
+  uint64_t now = ctxp_clock_utc_ms(), age = now > run->lines.modified_ms ? now - run->lines.modified_ms : 0;
+  return run->lines.fd >= 0 && age < run->options->live_s * 1000;
+}
+
 /* a file that cannot be read is told and passed over; <0: nothing more can be sent */
 static int read_file(struct run *run, const struct ctxp_file *file, struct ctxp_error *err) {
   ctxp_cleanup(ctxp_transcript_close) struct ctxp_transcript t = {0};
@@ -158,6 +163,8 @@ static int read_file(struct run *run, const struct ctxp_file *file, struct ctxp_
   ctxp_notes_file(&run->notes, file->path);
   int r = ctxp_lines_open(&run->lines, file->path, &why);
   init_transcript(run, &t, file->path, &run->lines);
+  t.live = is_live(run);
+  if (r == 0 && t.live && run->lines.size == 0) return 0;
   if (r == 0) r = ctxp_transcript_open(&t, run->format, &why);
   if (r == -ENOMEM) return ctxp_error_set(err, r, "%s", why.text);
   if (r < 0) {
@@ -166,6 +173,7 @@ static int read_file(struct run *run, const struct ctxp_file *file, struct ctxp_
   }
   run->result->lines += t.line_count;
   if (!t.format) {
+    if (t.live) return 0; /* it may not be whole */
     if (run->lines.size == 0)
       ctxp_notes_fault(&run->notes, "%s: is empty", file->path);
     else if (file->named && is_database(&run->lines))
