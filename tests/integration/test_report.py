@@ -193,6 +193,16 @@ def a_report_is_the_same_every_time(place):
 
 
 @test
+def who_bills_a_call_that_two_sessions_have_does_not_depend_on_what_arrives_first(place):
+    for n in range(12):
+        place.write(f't/s{n}.jsonl', as_lines(record | {'sessionId': f's{n}'} for record in claude_lines()))
+    texts = {place.ctxpipe('report', '--json', place.root / 't').out for _ in range(4)}
+    same(len(texts), 1, 'different reports on the same files')
+    out = json.loads(texts.pop())
+    same({row['session']: row['input'] for row in out['sessions'] if row['input']}, {'s0': 111}, 'sessions that bill something')
+
+
+@test
 def the_table_and_the_json_print_the_same_totals(place):
     out = report(place, SOURCE / 'samples')
     text = place.ctxpipe('report', SOURCE / 'samples').out
