@@ -147,6 +147,7 @@ def the_worked_examples_of_the_fold_are_right_through_their_telemetry(place):
         agents = json.loads(expected_file.read_text())['agents']
         out, count = report(place, '--by', 'message', shared('fold') / f'{name}.jsonl'), count + 1
         for agent, expect in agents.items():
+            expect = expect or {'turns': 0, 'billed': 0}  # nothing was recorded
             thread = '' if agent == 'root' else agent
             rows = [row for row in out['sessions'] if row['thread'] == thread]
             got = {'turns': sum(row['requests'] for row in rows), 'billed': sum(row['billed'] for row in rows)}
