@@ -19,6 +19,8 @@ const struct ctxp_command *const ctxp_commands[] = {
     &ctxp_cmd_check,
     &ctxp_cmd_graph,
     &ctxp_cmd_options,
+    &ctxp_cmd_prices,
+    &ctxp_cmd_keys,
     &ctxp_cmd_completion,
     &ctxp_cmd_help,
     NULL,
