@@ -149,6 +149,7 @@ def the_worked_examples_of_the_fold_are_right_through_their_telemetry(place):
         agents = json.loads(expected_file.read_text())['agents']
         out, count = report(place, '--by', 'message', shared('fold') / f'{name}.jsonl'), count + 1
         for agent, expect in agents.items():
+            expect = expect or {'turns': 0, 'billed': 0}  # nothing was recorded
             thread = '' if agent == 'root' else agent
             rows = [row for row in out['sessions'] if row['thread'] == thread]
             got = {'turns': sum(row['requests'] for row in rows), 'billed': sum(row['billed'] for row in rows)}
@@ -192,6 +193,16 @@ def a_report_is_the_same_every_time(place):
     first, second = (place.ctxpipe('report', '--json', samples).out for _ in range(2))
     same(first, second, 'two reports on the same files')
     closes(json.loads(first, parse_float=Decimal), 'samples')
+
+
+@test
+def who_bills_a_call_that_two_sessions_have_does_not_depend_on_what_arrives_first(place):
+    for n in range(12):
+        place.write(f't/s{n}.jsonl', as_lines(record | {'sessionId': f's{n}'} for record in claude_lines()))
+    texts = {place.ctxpipe('report', '--json', place.root / 't').out for _ in range(4)}
+    same(len(texts), 1, 'different reports on the same files')
+    out = json.loads(texts.pop())
+    same({row['session']: row['input'] for row in out['sessions'] if row['input']}, {'s0': 111}, 'sessions that bill something')
 
 
 @test
