@@ -43,6 +43,8 @@ int ctxp_topology_read_lean(const char *file, const struct ctxp_stage_ops *const
     struct ctxp_buf *faults) __attribute__((warn_unused_result));
 /* Appends the canonical form: all paths absolute, all defaults written out; reads back as the same topology. -ENOMEM. */
 int ctxp_topology_write(const struct ctxp_config *config, struct ctxp_buf *out) __attribute__((warn_unused_result));
+/* A path as a text of a topology that reads back as it is: quoted, its variables and control characters escaped. */
+void ctxp_topology_quote_path(struct ctxp_str path, struct ctxp_buf *out);
 /* The numbers of the whole pipeline: the keys beside `nodes`, with unit, range and default. */
 extern const struct ctxp_option ctxp_topology_options[];
 /* Takes the nodes of a role out. What they read must be read by somebody else, or be asked in another way. */

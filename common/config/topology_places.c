@@ -113,7 +113,8 @@ static void check_output(struct ctxp_reading *r, unsigned self, const struct ctx
   if (ctxp_str_is(path, t->state_dir))
     ctxp_faults_add(r->faults, place, "'%s' is state_dir itself; write a name in it", option->name);
   else if (owner_of(r, path, self, &whose))
-    ctxp_faults_add(r->faults, place, "'%s' is '%s', and that is %s; choose another place", option->name, ctxp_shown(path).text, ctxp_buf_cstr(&whose));
+    ctxp_faults_add(
+        r->faults, place, "'%s' is '%s', and that is %s; choose another place", option->name, ctxp_shown(path).text, ctxp_buf_cstr(&whose));
   else if (below(path, t->run_dir).ptr && !below(ctxp_str(t->state_dir), t->run_dir).ptr)
     ctxp_faults_add(
         r->faults, place, "'%s' is in run_dir, which is the sockets' and may be emptied by a restart; choose another place", option->name);

@@ -149,6 +149,9 @@ static int set_up(struct transfer *t, const struct ctxp_model_call *call, uint64
   if (code == CURLE_OK) code = curl_easy_setopt(e, CURLOPT_WRITEFUNCTION, on_body);
   if (code == CURLE_OK) code = curl_easy_setopt(e, CURLOPT_WRITEDATA, t);
   if (code == CURLE_OK) code = curl_easy_setopt(e, CURLOPT_FOLLOWLOCATION, 0L);
+  /* on a connection that was used before, curl would send a request again by itself: each call is made once */
+  if (code == CURLE_OK) code = curl_easy_setopt(e, CURLOPT_FRESH_CONNECT, 1L);
+  if (code == CURLE_OK) code = curl_easy_setopt(e, CURLOPT_FORBID_REUSE, 1L);
   if (code == CURLE_OK) code = curl_easy_setopt(e, CURLOPT_NOSIGNAL, 1L);
   if (code == CURLE_OK) code = curl_easy_setopt(e, CURLOPT_TIMEOUT_MS, (long)left);
   if (code == CURLE_OK) code = curl_easy_setopt(e, CURLOPT_ERRORBUFFER, t->curl_says);

@@ -25,10 +25,6 @@ static int parse_level(const char *text) {
 }
 
 int ctxp_daemon_run(const struct ctxp_node_options *options, enum ctxp_level level) {
-  /* one arena: a daemon has one thread that allocates, and idle pipelines are to be small */
-  mallopt(M_ARENA_MAX, 1);
-  mallopt(M_TRIM_THRESHOLD, 1 << 20);
-  mallopt(M_MMAP_THRESHOLD, 1 << 20);
   ctxp_log_set(options->name, level);
   return ctxp_node_run(options);
 }
@@ -56,6 +52,10 @@ int ctxp_daemon_main_source(const struct ctxp_stage_ops *ops, const struct ctxp_
   }
   if (!options.topology_file || !options.name || optind < argc)
     return usage(ops->name, "--topology and --node are needed, and nothing else", "");
+  /* one arena: a daemon has one thread that allocates, and idle pipelines are to be small */
+  mallopt(M_ARENA_MAX, 1);
+  mallopt(M_TRIM_THRESHOLD, 1 << 20);
+  mallopt(M_MMAP_THRESHOLD, 1 << 20);
   return ctxp_daemon_run(&options, (enum ctxp_level)level);
 }
 

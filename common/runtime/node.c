@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "bus/answers.h"
 #include "bus/polling.h"
+#include "config/resolved.h"
 #include "runtime/mark.h"
 #include "runtime/node_int.h"
 
@@ -55,7 +56,7 @@ int ctxp_node_append(struct ctxp_node *node, const struct ctxp_event *event, uin
   struct ctxp_record record = {.ts_ms = event->ts_ms, .topic = ctxp_topic_of(event), .body = ctxp_buf_raw(&node->scratch)};
   int r = ctxp_node_put_record(node, &record);
   if (r < 0) return r;
-  node->events++;
+  node->appended++;
   *ret_seq = record.seq;
   return 0;
 }
@@ -71,11 +72,13 @@ static int read_topology(struct ctxp_node *node) {
   ctxp_auto_buf faults = {0};
   node->config = node->options->config;
   if (!node->config) {
-    /* a stage gets its prices with the topology event; only the collector, which sends it, reads the tables */
+    /* a stage gets its prices with the topology event; only the collector, which sends it, has the tables */
     int (*reader)(const char *, const struct ctxp_stage_ops *const *, struct ctxp_config **, struct ctxp_buf *) =
         node->source ? ctxp_topology_read : ctxp_topology_read_lean;
     if (reader(node->options->topology_file, ctxp_registry_get(), &node->own_config, &faults) < 0)
       return ctxp_node_fail(node, -EINVAL, "%s", ctxp_buf_cstr(&faults));
+    int r = node->source ? ctxp_resolved_prices(node->own_config, &node->error) : 0;
+    if (r < 0) return r;
     node->config = node->own_config;
   }
   node->self = ctxp_topology_node(node->config, node->options->name);
@@ -342,7 +345,7 @@ static int undo(struct ctxp_node *node, int code) {
   if (!full || !node->source || !node->source->aborted || node->phase != RUNNING) return code;
   ctxp_stream_abort(node->stream);
   ctxp_publisher_drop(node->publisher);
-  node->pending_bytes = 0;
+  node->pending_bytes = node->appended = 0;
   node->hurry = false;
   node->linger_until_ms = 0;
   if (strcmp(node->last_error, node->error.text) != 0)
@@ -407,7 +410,6 @@ static void tell(int fd, const char *head, const char *text) {
     if (line[i] == '\n') line[i] = ' ';
   ssize_t written = write(fd, line, len < (int)sizeof(line) ? (size_t)len : sizeof(line) - 1);
   (void)written; /* whoever waits sees the end of the pipe */
-  close(fd);
 }
 
 static int exit_code(int code) {
@@ -425,13 +427,16 @@ int ctxp_node_run(const struct ctxp_node_options *options) {
       .life = options->life_fd,
       .started_ms = ctxp_clock_ms()};
   int r = open_node(node);
-  if (r < 0) {
-    tell(options->ready_fd, "error: ", node->error.text);
-  } else {
+  if (r >= 0) {
     tell(options->ready_fd, "ready", "");
     r = loop(node);
   }
-  if (r < 0) ctxp_log(CTXP_LOG_ERROR, "node", "%s", node->error.text[0] ? node->error.text : strerror(-r));
+  if (r < 0) {
+    const char *why = node->error.text[0] ? node->error.text : strerror(-r);
+    ctxp_log(CTXP_LOG_ERROR, "node", "%s", why);
+    tell(options->ready_fd, "error: ", why); /* where the disk is full the log cannot say it */
+  }
+  if (options->ready_fd >= 0) close(options->ready_fd);
   close_node(node);
   free(node);
   return exit_code(r);

@@ -88,6 +88,7 @@ struct ctxp_node {
   uint64_t leave_ms, report_ms;
 
   uint64_t started_ms, events, refused;
+  uint64_t appended; /* events of a source that no commit has yet */
   char last_error[CTXP_ERROR_MAX];
 };
 

@@ -57,8 +57,9 @@ const struct ctxp_command ctxp_cmd_down = {
     .name = "down",
     .summary = "drain a running pipeline and wait for its end",
     .operands = "",
-    .details = "Ingest closes, every node does what it has to, and leaves. A node that could not, as on a full disk, is named, and the exit code\n"
-               "is 1: nothing of it is lost, and the next 'up' goes on with it.",
+    .details =
+        "Ingest closes, every node does what it has to, and leaves. A node that could not, as on a full disk, is named, and the exit code\n"
+        "is 1: nothing of it is lost, and the next 'up' goes on with it.",
     .flags = flags,
     .example = "ctxpipe down",
     .run = run,

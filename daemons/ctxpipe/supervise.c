@@ -15,11 +15,13 @@
 #include "base/clock.h"
 #include "base/str.h"
 #include "codec/json.h"
+#include "config/resolved.h"
 #include "ctxpipe/restart.h"
 #include "ctxpipe/rundir.h"
 #include "ctxpipe/spawn.h"
 #include "runtime/mark.h"
 
+#define READY "ready\n" /* a daemon's word on its ready pipe */
 #define LOG_CHECK_MS 10000
 #define AT_ONCE_MS 5000 /* from the second signal to SIGKILL */
 #define LATE_MS 5000 /* beyond drain_s, before the second signal */
@@ -224,12 +226,18 @@ static void read_ready(struct supervisor *sv, struct node *n) {
   ssize_t got;
   while ((got = read(n->ready_fd, block, sizeof(block))) > 0)
     if (n->words.len < 4096) ctxp_buf_add(&n->words, block, (size_t)got);
-  if (strncmp(ctxp_buf_cstr(&n->words), "ready\n", 6) == 0 && n->state == NODE_STARTING) {
-    close_ready(n);
-    became_ready(sv, n);
-  } else if (got == 0) { /* it is ending; what it said is kept for its death */
-    close_ready(n);
-  }
+  if (ctxp_str_starts(ctxp_buf_view(&n->words), READY) && n->state == NODE_STARTING) became_ready(sv, n);
+  if (got == 0) close_ready(n); /* it is ending; what it said is kept for its death */
+}
+
+/* what it said why it ends, on the pipe that no full disk stops */
+static bool said_why(const struct node *n, struct ctxp_buf *words) {
+  struct ctxp_str said = ctxp_buf_view(&n->words);
+  if (ctxp_str_starts(said, READY)) said.ptr += strlen(READY), said.len -= strlen(READY);
+  if (!ctxp_str_starts(said, "error: ")) return false;
+  ctxp_buf_add(words, said.ptr + 7, said.len - 7);
+  while (words->len && words->ptr[words->len - 1] == '\n') words->len--;
+  return true;
 }
 
 /* one sentence on why: what it said on its ready pipe, else the last line of its log, else how it ended */
@@ -241,12 +249,8 @@ static void last_words(struct supervisor *sv, struct node *n, int status) {
     snprintf(how, sizeof(how), "was ended by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
   else
     snprintf(how, sizeof(how), "ended with exit code %d", WEXITSTATUS(status));
-  if (n->words.len > 7 && memcmp(n->words.ptr, "error: ", 7) == 0) {
-    ctxp_buf_add(&words, n->words.ptr + 7, n->words.len - 7);
-    while (words.len && words.ptr[words.len - 1] == '\n') words.len--;
-  } else if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL) { /* somebody else's doing, which its log cannot know */
+  if (!said_why(n, &words) && (!WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL)) /* somebody else's doing, which its log cannot know */
     ctxp_spawn_last_words(sv->dirs.logs, n->config->name, n->log_start, &words);
-  }
   if (ctxp_str_starts(ctxp_buf_view(&words), "node '") && !WIFSIGNALED(status))
     ctxp_error_set(&n->last, 0, "%s", ctxp_buf_cstr(&words)); /* its own sentence says all */
   else
@@ -402,15 +406,21 @@ static int order_nodes(struct supervisor *sv) {
   return sv->count <= 256 ? 0 : ctxp_error_set(sv->err, -E2BIG, "the topology has %u nodes; at most 256 can be supervised", sv->count);
 }
 
+static int write_resolved(struct supervisor *sv) {
+  ctxp_auto_buf topology = {0}, prices = {0};
+  const char *dir = sv->config->run_dir;
+  ctxp_buf_printf(&sv->topology_file, "%s/" CTXP_RESOLVED_TOPOLOGY, dir);
+  int r = ctxp_resolved_write(sv->config, &topology, &prices);
+  if (r < 0) return ctxp_error_set(sv->err, r, "out of memory");
+  r = ctxp_rundir_write(dir, CTXP_RESOLVED_PRICES, &prices, sv->err);
+  return r < 0 ? r : ctxp_rundir_write(dir, CTXP_RESOLVED_TOPOLOGY, &topology, sv->err);
+}
+
 static int prepare(struct supervisor *sv) {
-  ctxp_auto_buf text = {0};
   sigset_t mask;
   int r = ctxp_rundir_open(sv->config, ORPHANS_MS, &sv->dirs, sv->err);
   if (r == 0) r = order_nodes(sv);
-  if (r < 0) return r;
-  ctxp_buf_printf(&sv->topology_file, "%s/topology.yaml", sv->config->run_dir);
-  r = ctxp_topology_write(sv->config, &text);
-  r = r < 0 ? ctxp_error_set(sv->err, r, "out of memory") : ctxp_rundir_write(sv->config->run_dir, "topology.yaml", &text, sv->err);
+  if (r == 0) r = write_resolved(sv);
   if (r < 0) return r;
   sigemptyset(&mask);
   sigaddset(&mask, SIGCHLD);

@@ -138,14 +138,16 @@ static void read_call(struct reader *r, uint32_t payload) {
   if (!json) input = custom != CTXP_JSON_NONE ? custom : ctxp_json_get(r->json, payload, "action");
   struct ctxp_story_message *m = new_message(r, CTXP_ROLE_assistant, CTXP_BAND_assistant, ITEM_REPLY, &number);
   bool string = ctxp_json_type(r->json, input) == CTXP_JSON_STRING;
-  uint64_t units = string ? ctxp_json_units(r->json, input) : ctxp_json_compact_units(r->json, input), name_units = ctxp_json_units(r->json, name);
+  uint64_t units = string ? ctxp_json_units(r->json, input) : ctxp_json_compact_units(r->json, input),
+           name_units = ctxp_json_units(r->json, name);
   ctxp_story_add_units(m, name_units);
   ctxp_story_add_units(m, units);
   uint64_t tokens = m->tokens;
   mix(r, id);
   mix(r, input);
   if (!ctxp_json_text(r->json, id).len) return;
-  struct ctxp_story_call *call = ctxp_story_call(r->s, number, ctxp_story_name_at(r->s, r->json, id), ctxp_story_name_at(r->s, r->json, name));
+  struct ctxp_story_call *call =
+      ctxp_story_call(r->s, number, ctxp_story_name_at(r->s, r->json, id), ctxp_story_name_at(r->s, r->json, name));
   call->tokens = (uint32_t)tokens;
   if (string && json) {
     call->input = ctxp_story_span(r->s, r->json, input);
@@ -157,7 +159,8 @@ static void read_call(struct reader *r, uint32_t payload) {
 }
 
 static void read_output(struct reader *r, uint32_t payload) {
-  uint32_t output = ctxp_json_get(r->json, payload, "output"), id = ctxp_story_name_at(r->s, r->json, ctxp_json_get(r->json, payload, "call_id"));
+  uint32_t output = ctxp_json_get(r->json, payload, "output"),
+           id = ctxp_story_name_at(r->s, r->json, ctxp_json_get(r->json, payload, "call_id"));
   uint32_t known = ctxp_slots_get(&r->s->call_of, id), inner = output;
   if (ctxp_json_type(r->json, output) == CTXP_JSON_OBJECT) inner = ctxp_json_get(r->json, output, "content");
   struct ctxp_story_message *m = new_message(r, CTXP_ROLE_tool, CTXP_BAND_tool_output, ITEM_OUTPUT, NULL);

@@ -9,6 +9,8 @@
 #include "ctxpipe/error.h"
 #include "ctxpipe/event.h"
 
+#define CTXP_FORMAT_NAMES "claude-code, codex, gemini-cli, gg, opencode, pi"
+
 struct ctxp_import_progress {
   uint64_t files_done, files_total, bytes_done, bytes_total, events;
 };
@@ -20,6 +22,8 @@ struct ctxp_import_options { /* borrowed for the call */
   const char *format; /* NULL: by content; else a format's name */
   void (*progress)(void *data, const struct ctxp_import_progress *progress); /* about ten times a second and at the end; may be NULL */
   void *data;
+  uint64_t live_s; /* a file that was written to within so many seconds is still being written: its session is not ended, and its last line
+                      may not be whole yet; 0: none is */
   volatile const int *stop; /* set by a signal handler: end early with -EINTR; may be NULL */
 };
 struct ctxp_import_result {

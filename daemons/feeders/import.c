@@ -108,7 +108,7 @@ static int open_version(struct run *run, struct ctxp_transcript *t, struct ctxp_
 }
 
 static int send_file(struct run *run, struct ctxp_transcript *t, struct ctxp_error *err) {
-  struct ctxp_feed feed = {.send = send_event, .data = run, .places = &t->places};
+  struct ctxp_feed feed = {.send = send_event, .data = run, .places = &t->places, .live = t->live};
   feed.agent = ctxp_str(run->options->agent ? run->options->agent : t->format->name);
   int r = open_version(run, t, &feed, err);
   if (r > 0) {
@@ -133,6 +133,7 @@ static struct ctxp_str stem_of(const char *path) {
   const char *slash = strrchr(path, '/');
   struct ctxp_str stem = ctxp_str(slash ? slash + 1 : path);
   if (ctxp_str_ends(stem, ".jsonl")) stem.len -= strlen(".jsonl");
+  if (ctxp_str_ends(stem, ".json")) stem.len -= strlen(".json");
   return stem;
 }
 
@@ -145,6 +146,16 @@ static void init_transcript(struct run *run, struct ctxp_transcript *t, const ch
   t->spawned_data = run;
 }
 
+static bool is_database(struct ctxp_lines *lines) {
+  struct ctxp_str head;
+  return lines->size >= 16 && ctxp_lines_read(lines, 0, 15, &head) > 0 && ctxp_str_is(head, "SQLite format 3");
+}
+
+static bool is_live(const struct run *run) {
+  uint64_t now = ctxp_clock_utc_ms(), age = now > run->lines.modified_ms ? now - run->lines.modified_ms : 0;
+  return run->lines.fd >= 0 && age < run->options->live_s * 1000;
+}
+
 /* a file that cannot be read is told and passed over; <0: nothing more can be sent */
 static int read_file(struct run *run, const struct ctxp_file *file, struct ctxp_error *err) {
   ctxp_cleanup(ctxp_transcript_close) struct ctxp_transcript t = {0};
@@ -152,6 +163,8 @@ static int read_file(struct run *run, const struct ctxp_file *file, struct ctxp_
   ctxp_notes_file(&run->notes, file->path);
   int r = ctxp_lines_open(&run->lines, file->path, &why);
   init_transcript(run, &t, file->path, &run->lines);
+  t.live = is_live(run);
+  if (r == 0 && t.live && run->lines.size == 0) return 0;
   if (r == 0) r = ctxp_transcript_open(&t, run->format, &why);
   if (r == -ENOMEM) return ctxp_error_set(err, r, "%s", why.text);
   if (r < 0) {
@@ -160,10 +173,14 @@ static int read_file(struct run *run, const struct ctxp_file *file, struct ctxp_
   }
   run->result->lines += t.line_count;
   if (!t.format) {
+    if (t.live) return 0; /* it may not be whole */
     if (run->lines.size == 0)
       ctxp_notes_fault(&run->notes, "%s: is empty", file->path);
+    else if (file->named && is_database(&run->lines))
+      ctxp_notes_fault(
+          &run->notes, "%s: is a database; write its sessions out with 'opencode export' and name those files", file->path);
     else if (file->named)
-      ctxp_notes_fault(&run->notes, "%s: is no transcript of a format that is known (claude-code, pi)", file->path);
+      ctxp_notes_fault(&run->notes, "%s: is no transcript of a format that is known (" CTXP_FORMAT_NAMES ")", file->path);
     else
       ctxp_notes_passed(&run->notes, CTXP_STR("file of an unknown format"));
     return 0;
@@ -199,7 +216,7 @@ static void deinit_run(struct run *run) {
 
 int ctxp_import_check_format(const char *name, struct ctxp_error *err) {
   if (ctxp_format_find(name)) return 0;
-  return ctxp_error_set(err, -EINVAL, "there is no format '%s'; the formats are claude-code and pi", name);
+  return ctxp_error_set(err, -EINVAL, "there is no format '%s'; the formats are " CTXP_FORMAT_NAMES, name);
 }
 
 int ctxp_import_files(const struct ctxp_import_options *options, const struct ctxp_import_sink *sink, struct ctxp_import_result *ret_result,

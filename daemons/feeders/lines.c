@@ -8,7 +8,7 @@
 
 #define BUFFER_BYTES ((size_t)16 << 20)
 #define LINE_BYTES ((size_t)64 << 20)
-#define READ_BYTES ((size_t)256 << 10) /* at once: what is read is looked at while it is in the processor's cache */
+#define READ_BYTES ((size_t)64 << 10) /* at once: what is read is looked at while it is in the processor's cache */
 
 int ctxp_lines_open(struct ctxp_lines *lines, const char *path, struct ctxp_error *err) {
   struct stat st;
@@ -24,6 +24,7 @@ int ctxp_lines_open(struct ctxp_lines *lines, const char *path, struct ctxp_erro
       .cap = lines->cap,
       .number = 1,
       .size = (uint64_t)st.st_size,
+      .modified_ms = (uint64_t)st.st_mtim.tv_sec * 1000 + (uint64_t)st.st_mtim.tv_nsec / 1000000,
       .buffer_bytes = BUFFER_BYTES,
       .line_bytes = LINE_BYTES};
   return 0;

@@ -144,7 +144,8 @@ struct ctxp_str ctxp_script_reads(struct ctxp_str script, struct ctxp_buf *scrat
     int r = pipeline(&w, (struct ctxp_str){script.ptr + at, end - at}, &file);
     good = r >= 0 && (r == 0 || files == 0 || ctxp_str_eq(ctxp_buf_view(&file), ctxp_buf_view(scratch)));
     if (r > 0 && files++ == 0) ctxp_buf_add(scratch, file.ptr, file.len);
-    at = end + (end + 1 < script.len && script.ptr[end] == script.ptr[end + 1] && script.ptr[end] != '\n' && script.ptr[end] != ';' ? 2 : 1);
+    at =
+        end + (end + 1 < script.len && script.ptr[end] == script.ptr[end + 1] && script.ptr[end] != '\n' && script.ptr[end] != ';' ? 2 : 1);
   }
   ctxp_buf_deinit(&w.text);
   if (!good || scratch->failed) ctxp_buf_reset(scratch);

@@ -9,7 +9,9 @@ static void *grow(struct ctxp_story *s, void *array, uint32_t *cap, uint32_t cou
   return NULL;
 }
 
-struct ctxp_story *ctxp_story_new(struct ctxp_transcript *t) { return t->state = calloc(1, sizeof(struct ctxp_story)); }
+struct ctxp_story *ctxp_story_new(struct ctxp_transcript *t) {
+  return t->state = calloc(1, sizeof(struct ctxp_story));
+}
 
 uint32_t ctxp_story_name(struct ctxp_story *s, struct ctxp_str text) {
   uint32_t name = ctxp_texts_add(&s->names, text);

@@ -71,6 +71,7 @@ struct ctxp_story {
   struct ctxp_slots call_of, spawned_by; /* by name: call + 1; by a thread's name: name of its parent + 1 */
   uint32_t session, cwd, branch; /* names */
   struct ctxp_buf document; /* a format that is one JSON text: all of it, else empty */
+  uint64_t laid; /* bytes of its parts so far */
   struct ctxp_buf scratch;
   bool failed; /* out of memory */
   /* what is written when it is */
@@ -94,6 +95,8 @@ uint32_t ctxp_story_name(struct ctxp_story *story, struct ctxp_str text);
 uint32_t ctxp_story_name_at(struct ctxp_story *story, struct ctxp_json *json, uint32_t value);
 /* The record that the next steps belong to; `cleaned` as above. */
 void ctxp_story_record(struct ctxp_story *story, uint64_t offset, uint64_t bytes, uint64_t ts_ms, bool cleaned);
+/* The same for an object of a document. -ENOMEM. */
+int ctxp_story_part(struct ctxp_transcript *transcript, uint32_t value, uint64_t ts_ms) __attribute__((warn_unused_result));
 struct ctxp_span ctxp_story_span(const struct ctxp_story *story, struct ctxp_json *json, uint32_t value);
 /* A message and its step. The pointer is good until the next one; out of memory: to one that nobody looks at. *ret_number may be
  * asked for. */

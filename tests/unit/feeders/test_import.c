@@ -279,13 +279,14 @@ static void a_named_file_that_is_nothing_is_told(void **state) {
   struct scratch *s = *state;
   scratch_text(s, "plain.txt", "hello\n");
   assert_int_equal(scratch_import(s, "plain.txt"), 0);
-  assert_true(scratch_said(s, "plain.txt: is no transcript of a format that is known (claude-code, pi)\n"));
+  assert_true(
+      scratch_said(s, "plain.txt: is no transcript of a format that is known (claude-code, codex, gemini-cli, gg, opencode, pi)\n"));
   assert_int_equal(scratch_import(s, "absent.jsonl"), 0);
   assert_true(scratch_said(s, "absent.jsonl: No such file or directory\n"));
   const struct ctxp_import_options options = {.format = "word"};
   ctxp_import_result_deinit(&s->result);
   assert_int_equal(ctxp_import_files(&options, &s->sink, &s->result, &s->err), -EINVAL);
-  assert_string_equal(s->err.text, "there is no format 'word'; the formats are claude-code and pi");
+  assert_string_equal(s->err.text, "there is no format 'word'; the formats are claude-code, codex, gemini-cli, gg, opencode, pi");
 }
 
 static void a_session_brings_its_side_folder_along(void **state) {

@@ -93,6 +93,7 @@ static void compare_transcript(const char *path) {
   char file[4096];
   read_truth(path);
   snprintf(file, sizeof(file), "%.*s.jsonl", (int)(strlen(path) - strlen(".truth.json")), path);
+  if (access(file, R_OK) != 0) file[strlen(file) - 1] = 0; /* .json */
   import(file);
   uint32_t streams = get(0, "streams"), fold = get(0, "fold");
   compare_sum(file, "totals", get(0, "totals"), ref_totals(&ref, NULL, NULL));
@@ -168,6 +169,15 @@ static void made_up_codex_sessions_have_their_truth(void **state) {
   compare_folder("made-up/codex", false);
 }
 
+static void gemini_sessions_have_their_truth(void **state) {
+  (void)state;
+  compare_folder("gemini", false);
+}
+static void opencode_sessions_have_their_truth(void **state) {
+  (void)state;
+  compare_folder("opencode", false);
+}
+
 static void a_whole_tree_has_its_truth(void **state) {
   (void)state;
   char path[4096];
@@ -230,6 +240,8 @@ int main(int argc, char **argv) {
       cmocka_unit_test(made_up_pi_sessions_have_their_truth),
       cmocka_unit_test(pi_sessions_have_their_truth),
       cmocka_unit_test(made_up_codex_sessions_have_their_truth),
+      cmocka_unit_test(gemini_sessions_have_their_truth),
+      cmocka_unit_test(opencode_sessions_have_their_truth),
       cmocka_unit_test(codex_sessions_have_their_truth),
       cmocka_unit_test(claude_code_sessions_have_their_truth),
       cmocka_unit_test(a_whole_tree_has_its_truth),

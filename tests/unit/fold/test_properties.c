@@ -584,6 +584,11 @@ static void a_report_does_not_depend_on_the_order_in_which_windows_came(void **s
   }
 }
 
+static void expect_same_lines(const char *got, const char *expected) {
+  while (*got && *got == *expected) got++, expected++;
+  if (*got != *expected) fail_msg("here they part: '%.200s', expected '%.200s'", got, expected);
+}
+
 static void a_stage_restarted_or_killed_on_the_way_emits_the_same(void **state) {
   (void)state;
   for (unsigned n = 1; n <= STREAMS; n++) {
@@ -611,7 +616,7 @@ static void a_stage_restarted_or_killed_on_the_way_emits_the_same(void **state) 
     }
     seed = kept;
     char *pieces = fold_lines(&t, NULL, false);
-    assert_string_equal(pieces, whole);
+    expect_same_lines(pieces, whole);
     free(pieces);
     free(whole);
     ctxp_test_close(&t);
