@@ -75,8 +75,8 @@ class Rig:
             script = place.write(f'pi-{name}/script.json', json.dumps({'steps': script}))
         self.provider = place.start(self.node, RIG / 'fake-provider.mjs', '--script', script, '--capture', self.capture)
         port = json.loads(self.provider.wait_for('port'))['port']
-        url = f'http://127.0.0.1:{port}'
-        models = {'providers': {'fake': {'baseUrl': url + '/v1', 'api': 'openai-completions', 'apiKey': 'dummy', 'compat': {'supportsDeveloperRole': False}, 'models': [MODELS]}}}
+        self.url = f'http://127.0.0.1:{port}'
+        models = {'providers': {'fake': {'baseUrl': self.url + '/v1', 'api': 'openai-completions', 'apiKey': 'dummy', 'compat': {'supportsDeveloperRole': False}, 'models': [MODELS]}}}
         (self.agent / 'models.json').write_text(json.dumps(models))
         (self.agent / 'settings.json').write_text('{"enableInstallTelemetry":false,"defaultProjectTrust":"always"}')
         self.find_tool()

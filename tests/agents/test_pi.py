@@ -108,6 +108,21 @@ def what_was_removed_stays_out_after_a_resume_and_in_a_fork(place):
 
 
 @test
+def an_auxiliary_model_answers_through_the_pipeline_and_its_tokens_are_in_the_ledger(place):
+    rig = Rig(place, [BIG[0], {'text': 'Done.'}])
+    engine = {'engine': 'aux', 'url': f'{rig.url}/aux/digest/v1', 'model': 'small'}
+    place.ctxpipe('up', '-f', topology(place, ('bash',), bash=engine), '--detach')
+    rig.pi('Go', extension=extension(place), CTXPIPE_TIMEOUT_MS='20000')
+    stats = place.ctxpipe('stats', '--json').json()['sessions'][0]
+    log, digest = settled(place), results(rig.requests()[1])['b1']
+    check('chars' in digest and '- last line: ' in digest, f'the digest is not the model\'s: {digest[:300]!r}')
+    line = next(line for line in log if line['kind'] == 'bash')
+    same((line['engine'], line['applied'], line['summaryTokens']), ('aux', True, -(-len(digest) // 4)), 'the digest in the log')
+    check(stats['aux'] > 0, 'the model call is not in the ledger')
+    same(stats['net'], line['saved'] - stats['aux'], 'net of the call')
+
+
+@test
 def the_widget_and_ctx_stats_show_what_the_pipeline_says(place):
     rig = Rig(place, [BIG[0], {'text': 'Done.'}])
     place.ctxpipe('up', '-f', topology(place), '--detach')
@@ -138,9 +153,9 @@ def a_resumed_session_goes_on_from_its_snapshot_where_the_pipeline_has_forgotten
 
 @test
 def a_compaction_is_reported_with_what_its_summary_cost(place):
-    rig = Rig(place, [BIG[0], {'text': 'Long. ' * 20000}, {'text': 'After.'}])
+    rig = Rig(place, [BIG[0], {'text': 'Long.'}, {'text': 'Read.'}, {'text': 'After.'}])
     place.ctxpipe('up', '-f', topology(place), '--detach')
-    lines = rig.rpc([{'type': 'prompt', 'message': 'Go', 'wait': 'agent_settled'}, {'type': 'prompt', 'message': 'More', 'wait': 'agent_settled'}, {'type': 'compact'},
+    lines = rig.rpc([{'type': 'prompt', 'message': 'Go', 'wait': 'agent_settled'}, {'type': 'prompt', 'message': 'word ' * 20000, 'wait': 'agent_settled'}, {'type': 'compact'},
                      {'type': 'prompt', 'message': 'On', 'wait': 'agent_settled'}], extension=extension(place))
     check(any(line.get('command') == 'compact' and line.get('success') for line in lines), 'the compaction failed')
     out = place.ctxpipe('spend', '--json').json()
