@@ -99,9 +99,9 @@ int ctxp_client_post(
 }
 
 int ctxp_client_await(struct ctxp_client *c, uint64_t number, int timeout_ms, struct ctxp_raw *ret_answer, struct ctxp_error *err) {
-  struct client_ask *ask = number && number <= CTXP_CLIENT_ASKS ? &c->asks[number - 1] : NULL;
-  if (!ask || !ask->open) return ctxp_error_set(err, -EINVAL, "client '%s': no such ask is open", c->key);
-  c->awaited = ask;
+  if (number == 0 || number > CTXP_CLIENT_ASKS || !c->asks[number - 1].open)
+    return ctxp_error_set(err, -EINVAL, "client '%s': no such ask is open", c->key);
+  struct client_ask *ask = c->awaited = &c->asks[number - 1];
   int r = ctxp_client_pump_until(c, is_answered, timeout_ms, err);
   ask->open = false;
   c->last_ask = ask->seq;
