@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include "base/clock.h"
 #include "collector/intake.h"
+#include "collector/bounds.h"
 
 /* ---- words to clients ---- */
 void ctxp_intake_send(struct ctxp_collector *c, const struct ctxp_conn *conn) {
@@ -338,7 +339,7 @@ static int take_body(struct ctxp_collector *c, struct ctxp_key *key, uint64_t cl
         (unsigned long long)c->config->max_event_bytes);
     return refuse_body(c, key, client_seq, body, "", limit);
   }
-  if (ctxp_event_decode(body.ptr, body.len, &ev, &unknown, &fault) < 0)
+  if (ctxp_event_decode(body.ptr, body.len, &ev, &unknown, &fault) < 0 || !ctxp_within_bounds(&ev, &fault))
     return refuse_body(c, key, client_seq, body, fault.field, fault.reason);
   uint64_t refused = key->refused;
   int r = take(c, key, client_seq, &ev);

@@ -26,6 +26,6 @@ struct ctxp_spawn { /* borrowed for the call */
   int life_fd; /* its end: the supervisor is gone */
   int lock_fd; /* stays open in the child, so that the lock lasts as long as any node */
 };
-/* ret_ready_fd: the daemon's `ready` or `error: ...` line, then its end. */
+/* ret_ready_fd: the daemon's `ready` line, or `error: ...`, which may also come later, when it ends by an error; then its end. */
 int ctxp_spawn_node(const struct ctxp_spawn *spawn, pid_t *ret_pid, int *ret_ready_fd, struct ctxp_error *err)
     __attribute__((warn_unused_result));

@@ -47,6 +47,15 @@ static int flush(struct uplink *up, struct ctxp_client *client, struct ctxp_erro
   return silent(up, err);
 }
 
+/* all but the newest, which is still sending */
+static int settle(void *data, struct ctxp_error *err) {
+  struct uplink *up = data;
+  int r = 0;
+  for (unsigned i = 0; r == 0 && i < OPEN_CLIENTS; i++)
+    if (up->clients[i] && i != up->at) r = flush(up, up->clients[i], err);
+  return r;
+}
+
 /* The same transcript may stand in a tree twice. A key is one client's: the one before it with this key ends first. */
 static int end_twin(struct uplink *up, uint64_t key, struct ctxp_error *err) {
   for (unsigned i = 0; i < OPEN_CLIENTS; i++) {
@@ -106,7 +115,7 @@ static int close_key(void *data, struct ctxp_error *err) {
 
 int ctxp_import_run(const struct ctxp_import_options *options, struct ctxp_import_result *ret_result, struct ctxp_error *err) {
   struct uplink up = {.options = options, .result = ret_result};
-  const struct ctxp_import_sink sink = {.open = open_key, .send = send_event, .close = close_key, .data = &up};
+  const struct ctxp_import_sink sink = {.open = open_key, .send = send_event, .close = close_key, .settle = settle, .data = &up};
   int r = ctxp_import_files(options, &sink, ret_result, err);
   for (unsigned i = 1; r == 0 && i <= OPEN_CLIENTS; i++) {
     struct ctxp_client *client = up.clients[(up.at + i) % OPEN_CLIENTS];

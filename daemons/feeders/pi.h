@@ -1,5 +1,5 @@
-/* pi's session files (and OpenClaw's, which are the same) as an index of one file. A session is a tree of entries; the request of a
- * call is the path from the root to it, from the latest compaction on that path. */
+/* pi's session files (and OpenClaw's, which are the same) and the streams of `pi --mode json` as an index of one file. A session is a tree
+ * of entries; the request of a call is the path from the root to it, from the latest compaction on that path. */
 #pragma once
 #include "feeders/format.h"
 #include "feeders/window.h"
@@ -20,7 +20,7 @@ struct pi_usage { /* of a reply, or beside the window: of a compaction, a branch
   uint64_t input, cache_read, write_5m, write_1h, output, reasoning;
   int64_t input_nano, cache_read_nano, cache_write_nano, output_nano, total_nano;
   uint32_t call_id, model; /* names */
-  bool reported, priced, split;
+  bool reported, priced, split, total;
 };
 
 struct pi_entry {

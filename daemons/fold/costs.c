@@ -2,22 +2,27 @@
 
 uint64_t ctxp_fold_usage_sum(const struct ctxp_usage *u) { return u->input + u->cacheRead + u->cacheWrite5m + u->cacheWrite1h + u->output; }
 
-static bool within(const struct ctxp_prompt *p, const char **ret_field) {
-  const struct ctxp_usage *u = &p->usage;
-  const struct ctxp_cost *c = &p->cost;
-  const struct {
-    const char *name;
-    uint64_t value, max;
-  } all[] = {{"usage.input", u->input, CTXP_FOLD_MAX_CLASS}, {"usage.cacheRead", u->cacheRead, CTXP_FOLD_MAX_CLASS},
-      {"usage.cacheWrite5m", u->cacheWrite5m, CTXP_FOLD_MAX_CLASS}, {"usage.cacheWrite1h", u->cacheWrite1h, CTXP_FOLD_MAX_CLASS},
-      {"usage.output", u->output, CTXP_FOLD_MAX_CLASS}, {"usage.reasoning", u->reasoning, CTXP_FOLD_MAX_CLASS},
-      {"cost.input", (uint64_t)c->inputNano, CTXP_FOLD_MAX_COST / 4},
-      {"cost.cacheRead", (uint64_t)c->cacheReadNano, CTXP_FOLD_MAX_COST / 4},
-      {"cost.cacheWrite", (uint64_t)c->cacheWriteNano, CTXP_FOLD_MAX_COST / 4},
-      {"cost.output", (uint64_t)c->outputNano, CTXP_FOLD_MAX_COST / 4}};
-  for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) /* a negative cost is a huge one here, and refused */
-    if (all[i].value > all[i].max) return *ret_field = all[i].name, false;
-  return true;
+#define MAX_PART (CTXP_FOLD_MAX_COST / 4)
+#define ROUNDING 2 /* nano-dollars: four parts and their sum, each rounded by at most a half */
+
+/* are there tokens of a class whose cost is not said? */
+static bool part_missing(const struct ctxp_usage *u, const struct ctxp_cost *c) {
+  return (u->input && !ctxp_has(c, cost, inputNano)) || (u->cacheRead && !ctxp_has(c, cost, cacheReadNano)) ||
+      ((u->cacheWrite5m || u->cacheWrite1h) && !ctxp_has(c, cost, cacheWriteNano)) || (u->output && !ctxp_has(c, cost, outputNano));
+}
+
+/* why a reported cost is not one; NULL: it is, or nothing is said by class */
+static const char *cost_fault(const struct ctxp_usage *usage, const struct ctxp_cost *c) {
+  const int64_t parts[] = {c->inputNano, c->cacheReadNano, c->cacheWriteNano, c->outputNano};
+  int64_t sum = 0;
+  for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+    if (parts[i] < 0) return "a part of its cost is negative";
+    if (parts[i] > MAX_PART) return "a part of its cost is beyond what one call can cost";
+    sum += parts[i];
+  }
+  bool adds_up = c->totalNano >= sum - ROUNDING && c->totalNano <= sum + ROUNDING;
+  if (sum && part_missing(usage, c)) return "its cost says nothing of some of its tokens";
+  return sum && ctxp_has(c, cost, totalNano) && !adds_up ? "cost.total is not the sum of its parts" : NULL;
 }
 
 /* money of a class that has no tokens goes to the last class that has some; without any tokens it stays with the uncached */
@@ -71,11 +76,12 @@ static void part_classes(const ctxp_u128 *charged, uint64_t cost_nano, struct ct
   }
 }
 
-static void take_table(const struct ctxp_model_price *price, struct ctxp_fold_request *q) {
+/* beside: reasoning tokens that are no part of the output */
+static void take_table(const struct ctxp_model_price *price, uint64_t beside, struct ctxp_fold_request *q) {
   const struct ctxp_rates *r = price->above_tokens && ctxp_fold_request_input(q) > price->above_tokens ? &price->above : &price->base;
   const int64_t rates[CTXP_FOLD_CLASSES] = {r->cache_read, r->cache_write_5m, r->cache_write_1h, r->input};
   ctxp_u128 charged[CTXP_FOLD_CLASSES], input = 0, output;
-  bool in = true, out = charge(q->output, r->output, &output);
+  bool in = true, out = charge(q->output + beside, r->output, &output);
   for (unsigned c = 0; c < CTXP_FOLD_CLASSES; c++) {
     in = charge(q->tokens[c], rates[c], &charged[c]) && in;
     input += charged[c];
@@ -91,24 +97,26 @@ static void take_table(const struct ctxp_model_price *price, struct ctxp_fold_re
   }
 }
 
-int ctxp_fold_price(const struct ctxp_prompt *p, const struct ctxp_prices *prices, struct ctxp_fold_request *q, const char **ret_field) {
+const char *ctxp_fold_price(const struct ctxp_prompt *p, const struct ctxp_prices *prices, struct ctxp_fold_request *q) {
   const struct ctxp_cost *c = &p->cost;
-  if (!within(p, ret_field)) return 1;
-  if (!ctxp_has(p, prompt, usage)) return 0;
+  if (!ctxp_has(p, prompt, usage)) return ctxp_has(p, prompt, cost) ? "it has a cost and no usage" : NULL;
   q->flags |= CTXP_FOLD_REPORTED;
   q->tokens[CTXP_FOLD_UNCACHED] = p->usage.input;
   q->tokens[CTXP_FOLD_READ] = p->usage.cacheRead;
   q->tokens[CTXP_FOLD_WRITE_5M] = p->usage.cacheWrite5m;
   q->tokens[CTXP_FOLD_WRITE_1H] = p->usage.cacheWrite1h;
   q->output = p->usage.output;
-  q->reasoning = p->usage.reasoning;
+  bool apart = p->usage.reasoningApart, reasons_more = !apart && p->usage.reasoning > q->output;
+  q->reasoning = reasons_more ? q->output : p->usage.reasoning;
   const struct ctxp_model_price *price = prices ? ctxp_prices_find(prices, p->model) : NULL;
-  if (c->inputNano || c->cacheReadNano || c->cacheWriteNano || c->outputNano)
+  const char *fault = cost_fault(&p->usage, c);
+  if (!fault && (c->inputNano || c->cacheReadNano || c->cacheWriteNano || c->outputNano))
     take_reported(c, q);
   else if (price)
-    take_table(price, q);
+    take_table(price, apart ? q->reasoning : 0, q);
   else if (ctxp_fold_usage_sum(&p->usage) == 0)
     q->flags |= CTXP_FOLD_PRICED | CTXP_FOLD_PRICED_OUT; /* nothing was used: it cost nothing */
   settle_parts(q);
-  return 0;
+  return fault ? fault : reasons_more ? "usage.reasoning is more than usage.output" :
+                                        NULL;
 }

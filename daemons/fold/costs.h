@@ -10,8 +10,9 @@
  * and applied to the whole request; the sum over classes is rounded half up to nano-dollars. A class that has tokens and no price
  * leaves its side (input or output) without a price. Reported costs are taken where any class has one that is not zero:
  * pi reports zeros for a model without a price.
- * 0; >0: the figures are beyond what the fold counts, *ret_field names the first. */
-int ctxp_fold_price(const struct ctxp_prompt *prompt, const struct ctxp_prices *prices, struct ctxp_fold_request *ret,
-    const char **ret_field) __attribute__((warn_unused_result));
+ *
+ * The tokens of a call count whatever else it says. A cost that cannot be right is not taken, and the call is priced as if it
+ * had not been said; reasoning beyond the output counts as the output. NULL: all is taken as it is; else a sentence on what is not. */
+const char *ctxp_fold_price(const struct ctxp_prompt *prompt, const struct ctxp_prices *prices, struct ctxp_fold_request *ret);
 /* All tokens of a usage report: of two reports of one response the larger holds. */
 uint64_t ctxp_fold_usage_sum(const struct ctxp_usage *usage);

@@ -3,11 +3,12 @@
  * A share of tokens is counted in 2^-32 micro-token, a share of money in 2^-32 nano-dollar. A request's figure times the unit
  * is divided by the estimate of its window; what the division leaves goes to the newest message, so nothing is ever lost.
  * The bounds below keep every product within 128 bits: (2^28 tokens x 2^20 messages) x (2^46 nano-dollars x 2^32) is the
- * largest. Figures beyond them are refused by name where they come in. */
+ * largest. Figures beyond them are refused by name where they come in, before they are acknowledged. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "ctxpipe/event.h"
 
 __extension__ typedef unsigned __int128 ctxp_u128;
 
@@ -15,9 +16,8 @@ __extension__ typedef unsigned __int128 ctxp_u128;
 #define CTXP_FOLD_NANO ((ctxp_u128)1 << 32) /* one nano-dollar */
 #define CTXP_FOLD_PART 16 /* money of a class of a request: in 2^-16 nano-dollars, in 64 bits */
 
-#define CTXP_FOLD_MAX_SIZE ((UINT64_C(1) << 28) - 1) /* tokens of one message */
+#define CTXP_FOLD_MAX_SIZE CTXP_MAX_MESSAGE_TOKENS /* tokens of one message */
 #define CTXP_FOLD_MAX_WINDOW (UINT32_C(1) << 20) /* messages of one request */
-#define CTXP_FOLD_MAX_CLASS ((UINT64_C(1) << 32) - 1) /* tokens of one class of a request */
 #define CTXP_FOLD_MAX_COST ((INT64_C(1) << 46) - 1) /* nano-dollars of a request */
 
 struct ctxp_fold_sum { /* what material is answerable for */

@@ -63,6 +63,7 @@ static int end_turn(struct ctxp_stage *stage, struct ctxp_fold_window *w, uint64
 
 static int on_turn_end(struct ctxp_stage *stage, struct ctxp_fold_window *w, const struct ctxp_turn_end *turn) {
   const struct options *o = ctxp_stage_options(stage);
+  if (ctxp_fold_ledger_copied_turn(w, turn->turn)) return 0;
   int r = end_turn(stage, w, turn->turn);
   if (r < 0 || w->session->recorded || w->counted == 0) return r;
   return emit_spend(stage, w, w->turns_ended % o->spend_every == 0, false);
@@ -140,14 +141,12 @@ static int on_agent_start(struct ctxp_fold_window *w, const struct ctxp_agent_st
 }
 
 /* ---- requests ---- */
-/* the figures of a prompt; >0: refused */
-static int figures(struct ctxp_stage *stage, const struct ctxp_prompt *p, struct ctxp_fold_request *q) {
-  const char *field;
-  int r = ctxp_fold_price(p, ctxp_stage_prices(stage), q, &field);
-  if (r > 0)
-    ctxp_stage_refuse(stage, "prompt '%.*s': %s is beyond what one model call can have; the call is not counted", (int)p->callId.len,
-        p->callId.ptr, field);
-  return r;
+/* the figures of a prompt */
+static void figures(struct ctxp_stage *stage, const struct ctxp_prompt *p, struct ctxp_fold_request *q) {
+  const char *fault = ctxp_fold_price(p, ctxp_stage_prices(stage), q);
+  if (fault)
+    ctxp_stage_refuse(stage, "prompt '%.*s': %s; that is not taken, the tokens of the call are counted", (int)p->callId.len, p->callId.ptr,
+        fault);
 }
 
 /* A response that was counted before bills nothing again. Said with more usage, it is put right where it was billed; a bill that was
@@ -162,9 +161,9 @@ static int repeat(struct ctxp_stage *stage, struct ctxp_fold_billed_call *call, 
   if (r < 0 || !w || call->request >= w->requests.count) return r < 0 ? r : -EBADMSG;
   q.model = w->requests.at[call->request].model;
   if (p.model.len == 0 && q.model != CTXP_FOLD_OPEN) p.model = w->models.at[q.model];
-  r = figures(stage, &p, &q);
-  if (r == 0) r = ctxp_fold_window_model(w, p.model, &q.model);
-  if (r != 0) return r < 0 ? r : 0;
+  figures(stage, &p, &q);
+  r = ctxp_fold_window_model(w, p.model, &q.model);
+  if (r < 0) return r;
   ctxp_fold_window_correct(w, call->request, &q);
   w->changed = true;
   call->sum = sum;
@@ -188,13 +187,13 @@ static int on_prompt(struct ctxp_stage *stage, struct ctxp_fold_window *w, const
   int known = ctxp_fold_call_get(stage, id, &call), r = known;
   if (known == 0) r = repeat(stage, &call, ev);
   if (known == 1) {
-    r = figures(stage, p, &q);
-    if (r > 0) return 0;
+    figures(stage, p, &q);
     q.flags |= CTXP_FOLD_COUNTED | w->since;
-    if (r == 0) r = ctxp_fold_window_model(w, p->model, &q.model);
+    r = ctxp_fold_window_model(w, p->model, &q.model);
   }
   if (r == 0) r = ctxp_fold_window_request(w, stage, p, &q, &request);
   if (r < 0) return r;
+  ctxp_fold_ledger_response(w, known == 1);
   ctxp_fold_ledger_request(w, &q);
   w->since = 0;
   w->changed = true;
@@ -203,7 +202,6 @@ static int on_prompt(struct ctxp_stage *stage, struct ctxp_fold_window *w, const
 
 /* ---- events ---- */
 static int from_agent(struct ctxp_stage *stage, struct ctxp_fold_window *w, const struct ctxp_event *ev, bool known) {
-  int r;
   switch ((int)ev->kind) {
   case CTXP_KIND_session_start: return on_session_start(stage, w, &ev->session_start, known);
   case CTXP_KIND_session_end: return on_session_end(stage, w);
@@ -217,9 +215,8 @@ static int from_agent(struct ctxp_stage *stage, struct ctxp_fold_window *w, cons
     if (ev->context.toolsHash.len) see_tools(w, ctxp_hash64(ev->context.toolsHash.ptr, ev->context.toolsHash.len, 2) | 1);
     return 0;
   case CTXP_KIND_context_message:
-    r = ctxp_fold_window_define(w, stage, &ev->context_message);
     w->changed = true;
-    return r < 0 ? r : 0; /* what was refused is counted, and the stream goes on */
+    return ctxp_fold_window_define(w, stage, &ev->context_message);
   case CTXP_KIND_prompt: return on_prompt(stage, w, ev);
   case CTXP_KIND_compaction:
     w->since |= CTXP_FOLD_COMPACTED;
@@ -241,7 +238,7 @@ static int event(struct ctxp_stage *stage, const struct ctxp_event *ev) {
   int r = ctxp_fold_window_of(stage, ev, &known, &w);
   if (r < 0) return r;
   if (info->group != CTXP_GROUP_MECHANISM) return from_agent(stage, w, ev, known);
-  r = ctxp_fold_ledger_take(w, ev);
+  r = ctxp_fold_ledger_take(stage, w, ev);
   return r < 0 ? r : pass_on(stage, ev);
 }
 
@@ -263,7 +260,7 @@ const struct ctxp_stage_ops ctxp_stage_fold = {.api = CTXP_STAGE_API,
     .name = "fold",
     .summary = "sums the savings per turn, and splits the bill over what was in the window",
     .role = CTXP_ROLE_FOLD_NODE,
-    .version = 1,
+    .version = 2,
     .consumes = consumes,
     .emits = emits,
     .options = option_table,

@@ -5,7 +5,7 @@
  *   totals {sessions, requests, requestsUnreported, input, cacheRead, cacheWrite5m, cacheWrite1h, output, reasoning, billed,
  *           costNano, costInputNano, unpricedTokens, unexplainedTokens}
  *   sessions [{agent, session, thread, parentThread, product, models [name], the same figures, first, last (times),
- *              calibration {estimator, estimated, reported}}], one for each window, in order of appearance
+ *              calibration {estimator, estimated, reported}}], one for each window, by first (time), then names
  *   bands [{band, own, billed, costNano, costTieredNano, messages, turns, first, last, error}]
  *   views [{kind, label, band, the same}] · tools [{tool, asViews, arguments, the same}]
  *   messages [{label, band, tool, agent, session, thread, the same}], with by: message only

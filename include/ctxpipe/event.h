@@ -79,6 +79,10 @@ CTXP_KINDS(CTXP_KIND_STRUCT)
 #define ctxp_set(record, shape, field, ...) \
   ((record)->field = __VA_ARGS__, (record)->has |= UINT64_C(1) << CTXP_IX_##shape##_##field)
 
+/* What one model call and one message can have. The collector refuses an event beyond it by name, before it is acknowledged. */
+#define CTXP_MAX_CLASS_TOKENS ((UINT64_C(1) << 32) - 1)
+#define CTXP_MAX_MESSAGE_TOKENS ((UINT64_C(1) << 28) - 1)
+
 struct ctxp_event {
   enum ctxp_kind kind;
   uint64_t seq; /* number in the stream that it was read from; 0: in no stream yet */

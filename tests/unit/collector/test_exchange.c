@@ -372,6 +372,51 @@ static void a_full_stream_takes_nothing_until_there_is_room(void **state) {
   flush(c);
 }
 
+static void what_nobody_behind_could_count_is_refused_by_name_before_it_is_acknowledged(void **state) {
+  struct fixture *f = *state;
+  struct ctxp_error err;
+  world_start(&f->w);
+  struct ctxp_client *c = client(f, 0, "k");
+  struct ctxp_event p = {.kind = CTXP_KIND_prompt, .session = CTXP_STR("s"), .prompt = {.callId = CTXP_STR("c1")}};
+  ctxp_set(&p.prompt, prompt, usage, (struct ctxp_usage){.input = 1});
+  ctxp_set(&p.prompt.usage, usage, cacheRead, CTXP_MAX_CLASS_TOKENS);
+  assert_int_equal(ctxp_client_send(c, &p, 0, 0, &err), 0);
+  flush(c);
+  assert_int_equal(f->refusal.count, 0);
+  p.prompt.usage.cacheRead++;
+  assert_int_equal(ctxp_client_send(c, &p, 0, 0, &err), 0);
+  ctxp_set(&p.prompt, prompt, keep, 1);
+  p.prompt.usage.cacheRead = 0;
+  flush(c);
+  assert_string_equal(f->refusal.text, "prompt/usage.cacheRead/is 4294967296; it can be at most 4294967295");
+  assert_int_equal(f->refusal.seq, 2);
+  assert_int_equal(ctxp_client_send(c, &p, 0, 0, &err), 0); /* its predecessor is not in the stream */
+  flush(c);
+  assert_string_equal(f->refusal.text, "prompt/keep/builds on a prompt that is missing after a gap; send the whole `request`");
+  struct ctxp_event m = {
+      .kind = CTXP_KIND_context_message, .session = CTXP_STR("s"), .context_message = {.id = CTXP_STR("m"), .tokens = UINT64_C(1) << 28}};
+  assert_int_equal(ctxp_client_send(c, &m, 0, 0, &err), 0);
+  flush(c);
+  assert_string_equal(f->refusal.text, "context_message/tokens/is 268435456; it can be at most 268435455");
+  world_stop(&f->w);
+  assert_string_equal(world_events(&f->w), "prompt");
+}
+
+static void an_event_of_no_session_is_refused_by_name_but_for_a_gap(void **state) {
+  struct fixture *f = *state;
+  struct ctxp_error err;
+  world_start(&f->w);
+  struct ctxp_client *c = client(f, 0, "k");
+  struct ctxp_event gap = {.kind = CTXP_KIND_gap, .gap = {.count = 1}}, end = {.kind = CTXP_KIND_turn_end};
+  assert_int_equal(ctxp_client_send(c, &gap, 0, 0, &err), 0);
+  assert_int_equal(ctxp_client_send(c, &end, 0, 0, &err), 0);
+  flush(c);
+  assert_int_equal(f->refusal.count, 1);
+  assert_string_equal(f->refusal.text, "turn_end/session/is missing; it names the conversation that the event belongs to");
+  world_stop(&f->w);
+  assert_string_equal(world_events(&f->w), "gap");
+}
+
 static void a_keep_whose_predecessor_was_refused_is_refused_until_a_whole_request_comes(void **state) {
   struct fixture *f = *state;
   struct ctxp_error err;
@@ -563,8 +608,13 @@ static void an_agent_may_say_later_that_it_could_not_apply_the_answer(void **sta
   pthread_join(thread, NULL);
   assert_int_equal(ctxp_client_missed(f->clients[0], "bored", &err), -EINVAL);
   assert_int_equal(ctxp_client_missed(f->clients[0], "refused", &err), 0);
+  assert_int_equal(ctxp_client_number(f->clients[0], 1, &err), -EINVAL); /* the ask had it */
+  assert_int_equal(ctxp_client_number(f->clients[0], 900, &err), 0);
   send_turn(f->clients[0], 1, 0);
   flush(f->clients[0]);
+  struct ctxp_client_counts counts;
+  ctxp_client_counts(f->clients[0], &counts);
+  assert_int_equal(counts.position, 900);
   assert_int_equal(f->refusal.count, 0);
   world_stop(&f->w);
   assert_string_equal(world_events(&f->w), "tool_result answer_missed:refused turn_end:1");
@@ -665,6 +715,8 @@ int main(void) {
       CASE(twenty_thousand_events_in_batches_arrive_once_each),
       CASE(a_client_may_go_on_as_another_over_the_same_connection),
       CASE(a_full_stream_takes_nothing_until_there_is_room),
+      CASE(what_nobody_behind_could_count_is_refused_by_name_before_it_is_acknowledged),
+      CASE(an_event_of_no_session_is_refused_by_name_but_for_a_gap),
       CASE(a_keep_whose_predecessor_was_refused_is_refused_until_a_whole_request_comes),
       CASE(nothing_is_acknowledged_while_commits_fail_and_nothing_is_lost),
       CASE(an_ask_gets_the_mechanisms_answer),

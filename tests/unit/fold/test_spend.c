@@ -245,16 +245,87 @@ static void a_keep_beyond_the_window_takes_what_there_is_and_is_told(void **stat
   assert_int_equal(figure("bands", "band", "memory", "billed"), 100);
 }
 
-static void figures_beyond_any_model_call_are_refused_by_name(void **state) {
+/* 1000 tokens at 3 dollars a million; what the provider said of its cost cannot be right */
+static void cost_not_taken(const char *call, const char *cost, const char *said) {
+  uint64_t requests = total("requests"), input = total("input"), money = total("costInputNano");
+  unsigned refused = t.refused;
+  char sentence[256];
+  fold_push(&t, "{\"kind\":\"prompt\",\"callId\":\"%s\",\"model\":\"claude-sonnet-4-5-20250929\",\"usage\":{\"input\":1000},\"cost\":%s}",
+      call, cost);
+  snprintf(sentence, sizeof(sentence), "prompt '%s': %s; that is not taken, the tokens of the call are counted", call, said);
+  assert_string_equal(t.last_refusal, sentence);
+  assert_int_equal(t.refused, refused + 1);
+  assert_int_equal(total("requests"), requests + 1);
+  assert_int_equal(total("input"), input + 1000);
+  assert_int_equal(total("costInputNano"), money + 3000000);
+}
+
+static void a_cost_that_cannot_be_right_leaves_the_tokens_counted_at_the_tables_price(void **state) {
   (void)state;
-  fold_push(&t, "{\"kind\":\"prompt\",\"callId\":\"a\",\"usage\":{\"input\":4294967296}}");
-  assert_string_equal(t.last_refusal, "prompt 'a': usage.input is beyond what one model call can have; the call is not counted");
-  fold_push(&t, "{\"kind\":\"prompt\",\"callId\":\"b\",\"usage\":{\"input\":1},\"cost\":{\"input\":-1}}");
-  assert_string_equal(t.last_refusal, "prompt 'b': cost.input is beyond what one model call can have; the call is not counted");
-  message("m", "user", "memory", 1u << 28, "");
-  assert_string_equal(t.last_refusal, "context_message 'm': tokens is 268435456; a message has at most 268435455");
-  assert_int_equal(t.refused, 3);
-  assert_int_equal(total("requests"), 0);
+  cost_not_taken("a", "{\"input\":-0.001,\"output\":0.002}", "a part of its cost is negative");
+  cost_not_taken("b", "{\"input\":17593}", "a part of its cost is beyond what one call can cost");
+  cost_not_taken("c", "{\"input\":0.001,\"output\":0.002,\"total\":0.002}", "cost.total is not the sum of its parts");
+  cost_not_taken("e", "{\"output\":0.002}", "its cost says nothing of some of its tokens");
+  cost_not_taken("d", "{\"input\":0.001,\"total\":-0.001}", "cost.total is not the sum of its parts");
+}
+
+static void a_cost_without_usage_is_told_and_the_request_counts_as_unreported(void **state) {
+  (void)state;
+  fold_push(&t, "{\"kind\":\"prompt\",\"callId\":\"a\",\"model\":\"claude-sonnet-4-5-20250929\",\"cost\":{\"total\":0.5}}");
+  assert_string_equal(t.last_refusal, "prompt 'a': it has a cost and no usage; that is not taken, the tokens of the call are counted");
+  assert_int_equal(total("requestsUnreported"), 1);
+  assert_int_equal(total("costNano"), 0);
+}
+
+/* a size that becomes known after the last bill: the log says the bill again, as the report has it */
+static void a_definition_after_the_end_has_the_last_bill_said_again(void **state) {
+  (void)state;
+  fold_push(&t, "{\"kind\":\"prompt\",\"callId\":\"a\",\"append\":[{\"id\":\"m\"}],\"usage\":{\"input\":100}}");
+  fold_push(&t, "{\"kind\":\"session_end\"}");
+  unsigned said = t.emitted_count;
+  fold_push(&t, "{\"kind\":\"session_end\"}");
+  assert_int_equal(t.emitted_count, said);
+  message("m", "user", "memory", 10, "");
+  fold_push(&t, "{\"kind\":\"session_end\"}");
+  assert_int_equal(t.emitted_count, said + 1);
+  const struct ctxp_spend *last = &t.emitted[said].event.spend;
+  assert_true(last->final);
+  assert_int_equal(last->unattributed, 0);
+  assert_int_equal(last->billed, 100);
+  assert_int_equal(figure("bands", "band", "memory", "billed"), 100);
+}
+
+static void a_cost_that_adds_up_to_the_rounding_is_taken(void **state) {
+  (void)state;
+  fold_push(&t,
+      "{\"kind\":\"prompt\",\"callId\":\"a\",\"model\":\"claude-sonnet-4-5-20250929\",\"usage\":{\"input\":1000,\"output\":5},"
+      "\"cost\":{\"input\":0.001000001,\"output\":0.002,\"total\":0.003000003}}");
+  assert_int_equal(t.refused, 0);
+  assert_int_equal(total("costInputNano"), 1000001);
+  assert_int_equal(total("costNano"), 3000001);
+}
+
+static void reasoning_beyond_the_output_counts_as_the_output(void **state) {
+  (void)state;
+  fold_push(&t, "{\"kind\":\"prompt\",\"callId\":\"a\",\"usage\":{\"input\":10,\"output\":7,\"reasoning\":8}}");
+  assert_int_equal(total("output"), 7);
+  assert_int_equal(total("reasoning"), 7);
+  assert_int_equal(total("billed"), 10);
+  assert_int_equal(t.refused, 1);
+  assert_string_equal(
+      t.last_refusal, "prompt 'a': usage.reasoning is more than usage.output; that is not taken, the tokens of the call are counted");
+}
+
+static void reasoning_beside_the_output_costs_as_much_and_is_not_added_to_it(void **state) {
+  (void)state;
+  fold_push(&t,
+      "{\"kind\":\"prompt\",\"callId\":\"a\",\"model\":\"claude-sonnet-4-5-20250929\",\"usage\":{\"input\":1000,\"output\":5,\"reasoning\":"
+      "8,"
+      "\"reasoningApart\":true}}");
+  assert_int_equal(t.refused, 0);
+  assert_int_equal(total("output"), 5);
+  assert_int_equal(total("reasoning"), 8);
+  assert_int_equal(total("costNano"), 1000 * 3000 + 13 * 15000);
 }
 
 /* ---- by position in the cached prefix ---- */
@@ -487,7 +558,11 @@ int main(void) {
       CASE(the_same_response_bills_once_over_all_windows), CASE(more_usage_of_the_same_response_corrects_it_where_it_was_billed),
       CASE(a_definition_may_come_after_its_first_use), CASE(a_request_without_any_estimate_is_unattributed),
       CASE(a_message_that_changes_band_is_in_each_row_for_its_requests), CASE(a_message_that_comes_back_is_the_same_material),
-      CASE(a_keep_beyond_the_window_takes_what_there_is_and_is_told), CASE(figures_beyond_any_model_call_are_refused_by_name),
+      CASE(a_keep_beyond_the_window_takes_what_there_is_and_is_told),
+      CASE(a_cost_that_cannot_be_right_leaves_the_tokens_counted_at_the_tables_price), CASE(a_cost_that_adds_up_to_the_rounding_is_taken),
+      CASE(a_cost_without_usage_is_told_and_the_request_counts_as_unreported),
+      CASE(a_definition_after_the_end_has_the_last_bill_said_again),
+      CASE(reasoning_beyond_the_output_counts_as_the_output), CASE(reasoning_beside_the_output_costs_as_much_and_is_not_added_to_it),
       CASE(the_cached_prefix_pays_the_read_rate_and_the_newcomer_the_rest), CASE(a_message_across_a_border_pays_each_part_at_its_rate),
       CASE(paths_are_compared_against_the_working_directory), CASE(a_tools_row_tells_how_much_became_views_and_what_its_arguments_cost),
       CASE(a_collapse_of_the_cached_share_is_booked_on_its_cause),
