@@ -56,7 +56,7 @@ bool ctxp_importing_complain(const struct ctxp_import_result *result) {
   if (result->refused) {
     ctxp_buf_str(&text, "ctxpipe: the collector refused ");
     ctxp_put_counted(&text, result->refused, "event");
-    ctxp_buf_str(&text, "; 'ctxpipe status' shows the last reason\n");
+    ctxp_buf_printf(&text, "; the first of them: %s\n", result->refusal.text);
   }
   fflush(stdout);
   fwrite(text.ptr, 1, text.len, stderr);

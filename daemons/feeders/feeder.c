@@ -21,8 +21,10 @@ struct uplink {
 
 static void refused(void *data, uint64_t seq, struct ctxp_str kind, struct ctxp_str field, struct ctxp_str reason) {
   struct uplink *up = data;
-  (void)seq, (void)kind, (void)field, (void)reason; /* the collector logs them by name */
-  up->result->refused++;
+  (void)seq;
+  if (up->result->refused++) return;
+  ctxp_error_write(&up->result->refusal, "%.*s: %.*s%s%.*s", (int)kind.len, kind.ptr, (int)field.len, field.ptr, field.len ? " " : "",
+      (int)reason.len, reason.ptr);
 }
 
 static bool stopped(const struct uplink *up) { return up->options->stop && *up->options->stop; }

@@ -69,7 +69,7 @@ int ctxp_transcript_open(struct ctxp_transcript *t, const struct ctxp_format *fo
   t->lines->number = 1;
   if (r == 0 && t->format) r = t->format->index(t, err);
   if (r == -EBADMSG || r == -EFBIG) return r; /* said by the format */
-  if (r < 0 && r != -ENOMEM) return ctxp_error_set(err, r, "%s: cannot be read: error %d", t->path, -r);
+  if (r < 0 && r != -ENOMEM) return ctxp_error_set(err, r, "%s: cannot be read: %s", t->path, strerror(-r));
   return r < 0 ? ctxp_error_set(err, r, "%s: out of memory while reading it", t->path) : 0;
 }
 
