@@ -265,7 +265,7 @@ static int read_now(struct watch *w, struct ctxp_error *err) {
   if (r == 0) say(&result);
   ctxp_import_result_deinit(&result);
   w->not_before_ms = now + (rest < 30000 ? rest : 30000);
-  if (r == -ETIMEDOUT) { /* the pipeline may come back; what changed is kept */
+  if (r == -ETIMEDOUT || r == -ESTALE) { /* the pipeline may come back, the other importer end; what changed is kept */
     if (!w->away) fprintf(stderr, "ctxpipe: %s; trying again\n", err->text);
     w->away = true;
     w->first_ms = w->last_ms = now;

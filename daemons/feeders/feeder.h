@@ -36,7 +36,8 @@ struct ctxp_import_result {
 };
 /* Is there a format of that name? -EINVAL with a sentence that lists them. */
 int ctxp_import_check_format(const char *name, struct ctxp_error *err) __attribute__((warn_unused_result));
-/* 0: all files were read and everything is acknowledged, though some may have faults; <0 with a sentence: it could not go on.
+/* 0: all files were read and everything is acknowledged, though some may have faults; <0 with a sentence: it could not go on
+ * (-ETIMEDOUT: the collector is away; -ESTALE: another importer has taken over one of the files).
  * What was good in a faulty file has been sent. */
 int ctxp_import_run(const struct ctxp_import_options *options, struct ctxp_import_result *ret_result, struct ctxp_error *err)
     __attribute__((warn_unused_result));

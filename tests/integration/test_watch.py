@@ -135,6 +135,21 @@ def a_file_that_is_shortened_or_rewritten_is_named_and_goes_on(place):
 
 
 @test
+def imports_of_the_same_files_do_not_end_a_watch_and_count_nothing_twice(place):
+    file = place.mkdir('p') / 's1.jsonl'
+    append(file, as_lines(records('s1', 1)))
+    with place.pipeline():
+        watch = Watch(place, place.root / 'p')
+        for n in range(1, 9):
+            append(file, as_lines(records('s1', n + 1, n)))
+            done = place.ctxpipe('import', place.root / 'p', code=None)
+            check(done.code == 0 or 'another import or watch reads the same sessions' in done.err, f'exit code {done.code}: {done.err}')
+        append(file, as_lines(records('s1', 10, 9)))
+        watch.until(billed(10))
+        same(watch.kill(signal.SIGTERM), 0, 'exit code of a watch that was ended')
+
+
+@test
 def a_session_that_is_silent_has_ended(place):
     file = place.write('p/s1.jsonl', as_lines(records('s1', 1)))
     with place.pipeline():
