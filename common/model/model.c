@@ -81,10 +81,11 @@ static size_t on_body(char *bytes, size_t one, size_t len, void *data) {
 
 /* ---- the key ---- */
 static int read_key_file(const char *path, char key[KEY_MAX], struct ctxp_error *why) {
-  ctxp_auto_fclose FILE *file = fopen(path, "re");
+  FILE *file = fopen(path, "re");
   if (!file) return ctxp_error_set(why, -errno, "cannot read api_key_file %s: %s", path, strerror(errno));
-  if (!fgets(key, KEY_MAX, file)) return ctxp_error_set(why, -ENODATA, "api_key_file %s is empty", path);
-  return 0;
+  bool got = fgets(key, KEY_MAX, file) != NULL;
+  fclose(file);
+  return got ? 0 : ctxp_error_set(why, -ENODATA, "api_key_file %s is empty", path);
 }
 
 /* the key, "" where none is asked for; a key is one line of printable ASCII, so that it cannot add headers */

@@ -16,6 +16,7 @@
 #include "ctxpipe/pipeline.h"
 #include "ctxpipe/stop.h"
 #include "feeders/feeder.h"
+#include "feeders/texts.h"
 
 #define DEPTH_MAX 64
 #define QUIET_MS 100 /* without a change, before it is read */
@@ -54,22 +55,10 @@ static int paths_find(const struct paths *paths, const char *path) {
   return -1;
 }
 
-static bool room(void *array, unsigned count, unsigned *cap, size_t size) {
-  void *old, *grown;
-  if (count < *cap) return true;
-  memcpy(&old, array, sizeof(old));
-  unsigned wanted = *cap ? *cap * 2 : 64;
-  grown = realloc(old, wanted * size);
-  if (!grown) return false;
-  memcpy(array, &grown, sizeof(grown));
-  *cap = wanted;
-  return true;
-}
-
 static int paths_add(struct paths *paths, const char *path) {
   int at = paths_find(paths, path);
   if (at >= 0) return at;
-  char *copy = room(&paths->items, paths->count, &paths->cap, sizeof(*paths->items)) ? strdup(path) : NULL;
+  char *copy = ctxp_grow(&paths->items, &paths->cap, paths->count, sizeof(*paths->items)) == 0 ? strdup(path) : NULL;
   if (!copy) return -ENOMEM;
   paths->items[paths->count] = copy;
   return (int)paths->count++;
@@ -117,7 +106,7 @@ static int follow(struct watch *w, const char *path, bool named_only, struct ctx
     if (more) w->folders[i].named_only = false;
     return more ? 0 : 1;
   }
-  char *copy = room(&w->folders, w->folder_count, &w->folder_cap, sizeof(*w->folders)) ? strdup(path) : NULL;
+  char *copy = ctxp_grow(&w->folders, &w->folder_cap, w->folder_count, sizeof(*w->folders)) == 0 ? strdup(path) : NULL;
   if (!copy) return ctxp_error_set(err, -ENOMEM, "out of memory");
   w->folders[w->folder_count++] = (struct folder){wd, copy, named_only};
   return 0;
@@ -239,7 +228,7 @@ static void say(const struct ctxp_import_result *result) {
 static int note_written(struct watch *w, const struct paths *paths) {
   for (unsigned i = 0; i < paths->count; i++) {
     int at = paths_add(&w->writing, paths->items[i]);
-    if (at < 0 || !room(&w->written_ms, w->writing.count, &w->written_cap, sizeof(*w->written_ms))) return -ENOMEM;
+    if (at < 0 || ctxp_grow(&w->written_ms, &w->written_cap, w->writing.count, sizeof(*w->written_ms)) < 0) return -ENOMEM;
     w->written_ms[at] = ctxp_clock_ms();
   }
   return 0;

@@ -105,7 +105,7 @@ int ctxp_keyfile_client(const char *dir, const char *name, const char *server_pu
 }
 
 int ctxp_keyfile_read_client(const char *path, struct ctxp_client_keys *ret_keys, struct ctxp_error *err) {
-  struct ctxp_client_keys keys;
+  struct ctxp_client_keys keys = {0};
   int r = find_key(path, "server", keys.server, err);
   if (r == 0) r = find_key(path, "public", keys.public, err);
   if (r == 0) r = find_key(path, "secret", keys.secret, err);

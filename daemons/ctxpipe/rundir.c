@@ -159,7 +159,9 @@ int ctxp_rundir_ended(const char *run_dir, pid_t pid, struct ctxp_error *err) {
   if (r < 0) return r;
   if (r > 0 || ctxp_map_u64(ctxp_buf_raw(&map), "pid", 0) != (uint64_t)pid)
     return ctxp_error_set(err, -ECHILD,
-        "the supervisor (pid %d) ended without a word: it was killed, or could not write its last words; the next 'ctxpipe up' goes on from what is stored", (int)pid);
+        "the supervisor (pid %d) ended without a word: it was killed, or could not write its last words; the next 'ctxpipe up' goes on "
+        "from what is stored",
+        (int)pid);
   struct ctxp_str sentence = ctxp_map_str(ctxp_buf_raw(&map), "error");
   return sentence.len ? ctxp_error_set(err, -EAGAIN, "%.*s", (int)sentence.len, sentence.ptr) : 0;
 }

@@ -125,6 +125,7 @@ int ctxp_import_run(const struct ctxp_import_options *options, struct ctxp_impor
   }
   for (unsigned i = 0; i < OPEN_CLIENTS; i++) up.clients[i] = ctxp_client_free(up.clients[i]);
   if (r == -ESTALE)
-    return ctxp_error_set(err, r, "another import or watch reads the same sessions now; run it again when that has ended: nothing counts twice");
+    return ctxp_error_set(
+        err, r, "another import or watch reads the same sessions now; run it again when that has ended: nothing counts twice");
   return r;
 }

@@ -130,10 +130,14 @@ static void a_gg_stream_without_prompts_has_its_usage(void **state) {
 static void a_gg_stream_that_is_still_written_counts_a_request_once(void **state) {
   struct scratch *s = *state;
   ctxp_auto_buf text = {0};
-  ctxp_buf_str(&text, GG("1", "agent_spawned", "\"modelId\":\"v/m\"") GG("2", "context_message", "\"id\":\"a\",\"role\":\"user\",\"content\":\"hi\",\"tokens\":4") GG("3", "usage", "\"tokens\":{\"uncachedInput\":100,\"output\":2}"));
+  ctxp_buf_str(&text,
+      GG("1", "agent_spawned", "\"modelId\":\"v/m\"")
+          GG("2", "context_message", "\"id\":\"a\",\"role\":\"user\",\"content\":\"hi\",\"tokens\":4")
+              GG("3", "usage", "\"tokens\":{\"uncachedInput\":100,\"output\":2}"));
   scratch_text(s, "stream.jsonl", ctxp_buf_cstr(&text));
   assert_int_equal(scratch_import(s, "stream.jsonl"), 0);
-  ctxp_buf_str(&text, GG("4", "prompt", "\"request\":[{\"id\":\"a\",\"source\":\"user_prompt\"}],\"tokens\":{\"uncachedInput\":100,\"output\":2}"));
+  ctxp_buf_str(
+      &text, GG("4", "prompt", "\"request\":[{\"id\":\"a\",\"source\":\"user_prompt\"}],\"tokens\":{\"uncachedInput\":100,\"output\":2}"));
   scratch_text(s, "stream.jsonl", ctxp_buf_cstr(&text));
   assert_int_equal(scratch_import(s, "stream.jsonl"), 0);
   assert_sum(s, 1, 100, 0, 0, 2);
