@@ -1,6 +1,7 @@
 """Three agents feed one collector at the same time; every command and every file then says the same."""
 import json
 import os
+import pathlib
 import re
 import socket
 import subprocess
@@ -211,6 +212,22 @@ def another_machine_sends_encrypted_and_a_wrong_key_is_told_so(place):
         same(place.ctxpipe('spend', '-f', file, '--json').json()['totals']['billed'], 0, 'billed tokens of those who were not let in')
         place.ctxpipe('send', '--to', to, '--keys', 'keys/laptop.client', '--agent', work.agent, input=lines)
         same(place.ctxpipe('spend', '-f', file, '--json').json()['totals']['billed'], work.billed, 'billed tokens of the one who was')
+
+
+@test
+def an_installation_that_was_moved_finds_its_daemons(place):
+    tool = place.mkdir('moved/bin') / 'ctxpipe'
+    programs = place.mkdir('moved/libexec/ctxpipe')
+    tool.write_bytes(pathlib.Path(CTXPIPE).read_bytes())
+    tool.chmod(0o755)
+    for daemon in (BUILD / 'daemons/programs').iterdir():
+        if os.access(daemon, os.X_OK) and daemon.is_file():
+            (programs / daemon.name).symlink_to(daemon)
+    place.run(tool, 'up', '-f', SOURCE / 'config/log-only.yaml', '--detach')
+    place.run(tool, 'down')
+    (programs / 'fold').unlink()
+    done = place.run(tool, 'up', '-f', SOURCE / 'config/log-only.yaml', '--detach', code=1)
+    check("'fold'" in done.err and 'libexec' in done.err, f'a daemon that is missing: {done}')
 
 
 main()
