@@ -381,6 +381,20 @@ def a_node_whose_trouble_is_over_is_drained_though_it_waits_for_its_next_start(p
 
 
 @test
+def a_node_that_was_given_up_is_drained_when_its_trouble_is_over(place):
+    work = Load('pi@one', 400)
+    with small_disk(place, '64k') as disk:
+        file = place.topology(**{'path: events.jsonl': f'path: {disk}/events.jsonl'})
+        supervisor = place.start('ctxpipe', 'up', '-f', file)
+        supervisor.wait_for('ready: ')
+        place.ctxpipe('send', '-f', file, '--agent', work.agent, input='\n'.join(work.lines()) + '\n')
+        supervisor.wait_for('it is not started again')
+        subprocess.run(['mount', '-o', 'remount,size=40m', disk], check=True)
+        place.ctxpipe('down', '-f', file)
+        same(sum(line['billed'] for line in lines_of(disk / 'events.jsonl') if line['kind'] == 'spend' and line.get('final')), work.billed, 'billed tokens in the log')
+
+
+@test
 def stopped_daemons_do_not_hold_up_status_one_after_another(place):
     with place.pipeline():
         pids = [pid for node, pid in place.pids().items() if node in ('bash', 'amnesia', 'log', 'fold')]
