@@ -54,5 +54,6 @@ const struct ctxp_command ctxp_cmd_import = {
     .operands_max = ~0u,
     .example = "ctxpipe import ~/.claude/projects",
     .run = run,
-    .details = "Files are read by their content. Importing again repeats nothing; a file that has grown goes on where it ended.",
+    .details = "Files are read by their content; of folders, .jsonl and .json files and opencode's database. Importing again repeats "
+               "nothing; a file that has grown goes on where it ended.",
 };

@@ -17,12 +17,15 @@
 #include "ctxpipe/stop.h"
 #include "feeders/feeder.h"
 #include "feeders/texts.h"
+#include "feeders/walk.h"
 
 #define DEPTH_MAX 64
 #define QUIET_MS 100 /* without a change, before it is read */
 #define PATIENCE_MS 1000 /* at most, where changes go on */
 #define SHARE 20 /* reading takes at most one in so many parts of the time */
 #define RETRY_MS 1000
+#define PATIENCE_S 60 /* that a clock, or a look at what went silent, may be late */
+#define DB_LOG "-wal"
 #define MASK (IN_CREATE | IN_MODIFY | IN_CLOSE_WRITE | IN_MOVED_TO | IN_MOVE_SELF | IN_DELETE_SELF)
 
 struct paths {
@@ -41,11 +44,14 @@ struct watch {
   struct folder *folders;
   unsigned folder_count, folder_cap;
   struct paths changed, writing; /* to be read; read while they may go on being written */
+  struct paths read; /* databases that were read in whole */
   uint64_t *written_ms; /* of `writing` */
   unsigned written_cap;
   uint64_t first_ms, last_ms; /* of the changes that wait; 0: none */
   uint64_t not_before_ms, whole_ms, idle_s; /* whole_ms: when everything is looked through again */
+  uint64_t since_ms; /* what is in databases and changed no later was read, and had ended; UTC */
   bool away; /* the collector did not answer; it was said */
+  bool begun; /* everything was read once */
 };
 
 /* ---- paths ---- */
@@ -113,6 +119,7 @@ static int follow(struct watch *w, const char *path, bool named_only, struct ctx
 }
 
 static int follow_tree(struct watch *w, const char *path, unsigned depth, struct ctxp_error *err) {
+  if (ctxp_files_inner(path)) return 0;
   int r = follow(w, path, false, err);
   if (r != 0 || depth == DEPTH_MAX) return r < 0 ? r : 0;
   DIR *dir = opendir(path);
@@ -186,13 +193,16 @@ static int on_change(struct watch *w, const struct inotify_event *event, struct 
   }
   if (event->len == 0) return 0;
   struct ctxp_str name = ctxp_str(event->name);
-  if (join(w->folders[at].path, event->name, &path) < 0) return ctxp_error_set(err, -ENOMEM, "out of memory");
+  if (ctxp_str_ends(name, DB_LOG)) name.len -= strlen(DB_LOG); /* the database's changes stand there first */
+  ctxp_buf_printf(
+      &path, "%s%s%.*s", w->folders[at].path, ctxp_str_ends(ctxp_str(w->folders[at].path), "/") ? "" : "/", (int)name.len, name.ptr);
+  if (path.failed) return ctxp_error_set(err, -ENOMEM, "out of memory");
   if (w->folders[at].named_only) return named(w, ctxp_buf_cstr(&path)) ? mark(w, ctxp_buf_cstr(&path)) : 0;
   if (event->mask & IN_ISDIR) {
     int r = follow_tree(w, ctxp_buf_cstr(&path), 1, err);
     return r == 0 ? mark(w, ctxp_buf_cstr(&path)) : r;
   }
-  return ctxp_str_ends(name, ".jsonl") || ctxp_str_ends(name, ".json") ? mark(w, ctxp_buf_cstr(&path)) : 0;
+  return ctxp_files_may_be(name) ? mark(w, ctxp_buf_cstr(&path)) : 0;
 }
 
 static int read_changes(struct watch *w, struct ctxp_error *err) {
@@ -224,19 +234,27 @@ static void say(const struct ctxp_import_result *result) {
   fflush(stdout);
 }
 
+/* from when on the changes in these databases are of interest: all of one that was not read yet */
+static uint64_t since(const struct watch *w, const struct paths *paths) {
+  for (unsigned i = 0; i < paths->count; i++)
+    if (!ctxp_str_ends(ctxp_str(paths->items[i]), ".jsonl") && paths_find(&w->read, paths->items[i]) < 0) return 0;
+  return w->since_ms;
+}
+
 /* they are looked at again when they were silent for long enough for their sessions to have ended */
 static int note_written(struct watch *w, const struct paths *paths) {
   for (unsigned i = 0; i < paths->count; i++) {
     int at = paths_add(&w->writing, paths->items[i]);
     if (at < 0 || ctxp_grow(&w->written_ms, &w->written_cap, w->writing.count, sizeof(*w->written_ms)) < 0) return -ENOMEM;
     w->written_ms[at] = ctxp_clock_ms();
+    if (!ctxp_str_ends(ctxp_str(paths->items[i]), ".jsonl") && paths_add(&w->read, paths->items[i]) < 0) return -ENOMEM;
   }
   return 0;
 }
 
 static int read_now(struct watch *w, struct ctxp_error *err) {
   struct ctxp_import_result result = {0};
-  uint64_t began = ctxp_clock_ms();
+  uint64_t began = ctxp_clock_ms(), now_ms = ctxp_clock_utc_ms(), ago_ms = 2 * (w->idle_s + PATIENCE_S) * 1000;
   struct stat st;
   for (unsigned i = w->changed.count; i-- > 0;)
     if (stat(w->changed.items[i], &st) < 0 && errno == ENOENT) paths_drop(&w->changed, i); /* gone again */
@@ -248,6 +266,8 @@ static int read_now(struct watch *w, struct ctxp_error *err) {
       .agent = ctxp_args_get(w->args, "agent"),
       .format = ctxp_args_get(w->args, "format"),
       .live_s = w->idle_s,
+      .since_ms = since(w, &w->changed),
+      .refused_were_told = w->begun,
       .stop = &ctxp_stop};
   int r = ctxp_import_run(&options, &result, err);
   uint64_t now = ctxp_clock_ms(), rest = (now - began) * SHARE;
@@ -263,6 +283,8 @@ static int read_now(struct watch *w, struct ctxp_error *err) {
   }
   if (r < 0) return r;
   w->away = false;
+  w->begun = true;
+  w->since_ms = now_ms > ago_ms ? now_ms - ago_ms : 0;
   if (note_written(w, &w->changed) < 0) return ctxp_error_set(err, -ENOMEM, "out of memory");
   paths_clear(&w->changed);
   return 0;
@@ -326,6 +348,8 @@ static int watch(struct watch *w, struct ctxp_error *err) {
   for (unsigned i = 0; i < w->folder_count; i++) free(w->folders[i].path);
   paths_clear(&w->changed);
   paths_clear(&w->writing);
+  paths_clear(&w->read);
+  free(w->read.items);
   free(w->folders);
   free(w->changed.items);
   free(w->writing.items);

@@ -58,6 +58,8 @@ int ctxp_content_text(struct ctxp_json *scratch, struct ctxp_str source, struct 
 static const struct { struct ctxp_str from, to; } arguments[] = {
     {{"command", 7}, {"command", 7}},
     {{"file_path", 9}, {"path", 4}},
+    {{"filePath", 8}, {"path", 4}},
+    {{"absolute_path", 13}, {"path", 4}},
     {{"path", 4}, {"path", 4}},
     {{"notebook_path", 13}, {"path", 4}},
     {{"content", 7}, {"content", 7}},
@@ -72,10 +74,10 @@ static const struct { struct ctxp_str from, to; } arguments[] = {
 #define ARGUMENTS (sizeof(arguments) / sizeof(arguments[0]))
 
 uint32_t ctxp_content_path(struct ctxp_json *json, uint32_t object) {
-  static const struct ctxp_str keys[] = {{"path", 4}, {"file_path", 9}, {"notebook_path", 13}};
-  uint32_t at[3];
-  ctxp_json_pick(json, object, keys, 3, at);
-  for (unsigned i = 0; i < 3; i++)
+  static const struct ctxp_str keys[] = {{"path", 4}, {"file_path", 9}, {"filePath", 8}, {"absolute_path", 13}, {"notebook_path", 13}};
+  uint32_t at[5];
+  ctxp_json_pick(json, object, keys, 5, at);
+  for (unsigned i = 0; i < 5; i++)
     if (ctxp_json_type(json, at[i]) == CTXP_JSON_STRING) return at[i];
   return CTXP_JSON_NONE;
 }

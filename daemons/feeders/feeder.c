@@ -35,7 +35,7 @@ static int tell_earlier(struct uplink *up, uint64_t key, struct ctxp_error *err)
   uint64_t count = ctxp_client_refused_before(up->clients[up->at], &first);
   bool known = ctxp_texts_find(&up->told, name) != CTXP_NO_NAME;
   if (!known && ctxp_texts_add(&up->told, name) == CTXP_NO_NAME) return ctxp_error_set(err, -ENOMEM, "out of memory");
-  if (known || !count) return 0;
+  if (known || !count || up->options->refused_were_told) return 0;
   if (!up->result->refused) ctxp_error_write(&up->result->refusal, "%.*s", (int)first.len, first.ptr);
   up->result->refused += count;
   return 0;

@@ -24,6 +24,8 @@ struct ctxp_import_options { /* borrowed for the call */
   void *data;
   uint64_t live_s; /* a file that was written to within so many seconds is still being written: its session is not ended, and its last line
                       may not be whole yet; 0: none is */
+  uint64_t since_ms; /* of a database: only the sessions that changed since then, UTC; 0: all */
+  bool refused_were_told; /* what was refused when the files were read before */
   volatile const int *stop; /* set by a signal handler: end early with -EINTR; may be NULL */
 };
 struct ctxp_import_result {

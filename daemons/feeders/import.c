@@ -6,6 +6,7 @@
 #include "base/hash.h"
 #include "base/str.h"
 #include "feeders/import.h"
+#include "feeders/opencode_store.h"
 #include "feeders/walk.h"
 
 #define KEY_MAX 200
@@ -177,38 +178,103 @@ static bool is_database(struct ctxp_lines *lines) {
   return lines->size >= 16 && ctxp_lines_read(lines, 0, 15, &head) > 0 && ctxp_str_is(head, "SQLite format 3");
 }
 
-static bool is_live(const struct run *run) {
-  uint64_t now = ctxp_clock_utc_ms(), age = now > run->lines.modified_ms ? now - run->lines.modified_ms : 0;
-  return run->lines.fd >= 0 && age < run->options->live_s * 1000;
+static bool is_live(const struct run *run, uint64_t modified_ms) {
+  uint64_t now = ctxp_clock_utc_ms(), age = now > modified_ms ? now - modified_ms : 0;
+  return age < run->options->live_s * 1000;
+}
+
+/* What could not be read as it is told; <0 only where nothing more can be read. */
+static int tell_fault(struct run *run, int r, const struct ctxp_error *why, struct ctxp_error *err) {
+  if (r == -ENOMEM) return ctxp_error_set(err, r, "%s", why->text);
+  ctxp_notes_fault(&run->notes, "%s", why->text);
+  return 0;
+}
+
+/* ---- opencode's storage: sessions that are no files of their own ---- */
+static int send_text(struct run *run, const char *name, struct opencode_text *text, uint64_t modified_ms, struct ctxp_error *err) {
+  ctxp_cleanup(ctxp_transcript_close) struct ctxp_transcript t = {0};
+  struct ctxp_lines lines;
+  struct ctxp_error why;
+  if (text->bad)
+    ctxp_notes_fault(&run->notes, "%s: %u of its records could not be read and %s passed over", name, text->bad,
+        text->bad == 1 ? "was" : "were");
+  ctxp_lines_memory(&lines, ctxp_buf_raw(text->out));
+  init_transcript(run, &t, name, &lines);
+  t.live = is_live(run, modified_ms);
+  int r = ctxp_transcript_open(&t, &ctxp_format_opencode, &why);
+  if (r < 0) return tell_fault(run, r, &why, err);
+  run->result->lines += t.line_count;
+  return t.live && !t.places.count ? 0 : send_file(run, &t, err);
+}
+
+static int read_database(struct run *run, const struct ctxp_file *file, struct ctxp_error *err) {
+  struct opencode_db *db = NULL;
+  ctxp_auto_buf bytes = {0};
+  struct opencode_text text = {.out = &bytes, .json = &run->json};
+  struct ctxp_error why;
+  uint64_t modified_ms, files = run->result->files;
+  int r = opencode_db_open(file->path, &db, &why);
+  if (r > 0 && file->named)
+    ctxp_notes_fault(&run->notes, "%s: is a database, but not opencode's: it lacks the tables session, message and part", file->path);
+  else if (r > 0)
+    ctxp_notes_passed(&run->notes, CTXP_STR("database that is not opencode's"));
+  if (r != 0) return r > 0 ? 0 : tell_fault(run, r, &why, err);
+  for (unsigned i = 0, count = opencode_db_count(db); r == 0 && i < count; i++) {
+    ctxp_auto_buf name = {0};
+    struct ctxp_str id = opencode_db_session(db, i, &modified_ms);
+    run->half = file->size * i / count;
+    if (modified_ms < run->options->since_ms) continue;
+    if (stopped(run)) r = ctxp_error_set(err, -EINTR, "the import was stopped");
+    ctxp_buf_printf(&name, "%s: session %.*s", file->path, (int)(id.len < 200 ? id.len : 200), id.ptr);
+    if (r == 0) r = opencode_db_read(db, i, &text, &why);
+    if (r == 0)
+      r = send_text(run, ctxp_buf_cstr(&name), &text, modified_ms, err);
+    else if (r != -EINTR)
+      r = tell_fault(run, r, &why, err);
+  }
+  opencode_db_free(db);
+  run->result->files = files + (run->result->files > files); /* it is one file, however many sessions it holds */
+  return r;
+}
+
+/* 1: it is no session of opencode's */
+static int read_storage(struct run *run, const struct ctxp_file *file, struct ctxp_error *err) {
+  ctxp_auto_buf bytes = {0};
+  struct opencode_text text = {.out = &bytes, .json = &run->json};
+  struct ctxp_error why;
+  uint64_t modified_ms = 0;
+  int r = opencode_files_read(file->path, &text, &modified_ms, &why);
+  if (r < 0) return tell_fault(run, r, &why, err);
+  return r > 0 ? 1 : send_text(run, file->path, &text, modified_ms, err);
+}
+
+/* ---- files ---- */
+static void tell_unknown(struct run *run, const struct ctxp_file *file) {
+  if (run->lines.size == 0)
+    ctxp_notes_fault(&run->notes, "%s: is empty", file->path);
+  else if (file->named)
+    ctxp_notes_fault(&run->notes, "%s: is no transcript of a format that is known (" CTXP_FORMAT_NAMES ")", file->path);
+  else
+    ctxp_notes_passed(&run->notes, CTXP_STR("file of an unknown format"));
 }
 
 /* a file that cannot be read is told and passed over; <0: nothing more can be sent */
 static int read_file(struct run *run, const struct ctxp_file *file, struct ctxp_error *err) {
   ctxp_cleanup(ctxp_transcript_close) struct ctxp_transcript t = {0};
   struct ctxp_error why = {""};
+  bool stored = !run->format || run->format == &ctxp_format_opencode;
   ctxp_notes_file(&run->notes, file->path);
-  int r = ctxp_lines_open(&run->lines, file->path, &why);
+  int r = ctxp_lines_open(&run->lines, file->path, &why), s;
   init_transcript(run, &t, file->path, &run->lines);
-  t.live = is_live(run);
+  t.live = is_live(run, run->lines.modified_ms);
   if (r == 0 && t.live && run->lines.size == 0) return 0;
+  if (r == 0 && stored && is_database(&run->lines)) return read_database(run, file, err);
+  if (r == 0 && stored && ctxp_str_ends(ctxp_str(file->path), ".json") && (s = read_storage(run, file, err)) <= 0) return s;
   if (r == 0) r = ctxp_transcript_open(&t, run->format, &why);
-  if (r == -ENOMEM) return ctxp_error_set(err, r, "%s", why.text);
-  if (r < 0) {
-    ctxp_notes_fault(&run->notes, "%s", why.text);
-    return 0;
-  }
+  if (r < 0) return tell_fault(run, r, &why, err);
   run->result->lines += t.line_count;
   if (!t.format) {
-    if (t.live) return 0; /* it may not be whole */
-    if (run->lines.size == 0)
-      ctxp_notes_fault(&run->notes, "%s: is empty", file->path);
-    else if (file->named && is_database(&run->lines))
-      ctxp_notes_fault(
-          &run->notes, "%s: is a database; write its sessions out with 'opencode export' and name those files", file->path);
-    else if (file->named)
-      ctxp_notes_fault(&run->notes, "%s: is no transcript of a format that is known (" CTXP_FORMAT_NAMES ")", file->path);
-    else
-      ctxp_notes_passed(&run->notes, CTXP_STR("file of an unknown format"));
+    if (!t.live) tell_unknown(run, file); /* else it may not be whole */
     return 0;
   }
   return send_file(run, &t, err);

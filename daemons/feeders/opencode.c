@@ -1,8 +1,10 @@
-/* opencode: `opencode export` prints a session as one JSON text, {info, messages: [{info, parts}]}. An assistant's message may have made
+/* opencode: a session is one JSON text, {info, messages: [{info, parts}]}, as `opencode export` prints it, or as it is put together from
+ * opencode's storage (opencode_store.h). A session of a sub-agent is a thread of its parent's. An assistant's message may have made
  * several calls of the model (a step each), but its tokens and its cost are told once, as a sum; the steps repeat them. A tool's call and
  * its result are one part. Reasoning is beside the output. */
 #include <errno.h>
 #include "base/str.h"
+#include "feeders/opencode.h"
 #include "feeders/story.h"
 #include "tokens/estimate.h"
 
@@ -11,6 +13,7 @@ struct reader {
   struct ctxp_story *s;
   struct ctxp_json *json;
   struct ctxp_request window;
+  uint32_t thread; /* name */
 };
 
 static uint32_t name_of(struct reader *r, uint32_t object, const char *key) {
@@ -33,7 +36,7 @@ static void read_prompt(struct reader *r, uint32_t info, uint32_t id) {
   static const struct ctxp_str keys[] = {{"input", 5}, {"output", 6}, {"reasoning", 9}, {"cache", 5}};
   uint32_t at[4], tokens = ctxp_json_get(r->json, info, "tokens");
   ctxp_json_pick(r->json, tokens, keys, 4, at);
-  struct ctxp_story_prompt *p = ctxp_story_prompt(r->s, &r->window, r->window.count, 0);
+  struct ctxp_story_prompt *p = ctxp_story_prompt(r->s, &r->window, r->window.count, r->thread);
   uint64_t reasoning = ctxp_json_u64(r->json, at[2], 0);
   p->call_id = id;
   p->model = name_of(r, info, "modelID");
@@ -59,9 +62,17 @@ static void read_call(struct reader *r, uint32_t reply, uint32_t part) {
   struct ctxp_story_call *call = ctxp_story_call(r->s, reply, id, ctxp_story_name_at(r->s, r->json, tool));
   call->tokens = (uint32_t)(ctxp_chars4(name_units) + ctxp_chars4(units));
   call->content_tokens = (uint32_t)ctxp_chars4(ctxp_json_units(r->json, ctxp_json_get(r->json, input, "content")));
-  call->path = name_of(r, input, "filePath");
-  if (!call->path) call->path = ctxp_story_name_at(r->s, r->json, ctxp_content_path(r->json, input));
+  call->path = ctxp_story_name_at(r->s, r->json, ctxp_content_path(r->json, input));
   call->input = ctxp_story_span(r->s, r->json, input);
+}
+
+/* how a command ended, and which session a task was given to */
+static void read_facts(struct reader *r, uint32_t metadata, struct ctxp_story_message *m) {
+  uint64_t code = ctxp_json_u64(r->json, ctxp_json_get(r->json, metadata, "exit"), UINT64_MAX);
+  struct ctxp_str child = ctxp_json_text(r->json, ctxp_json_get(r->json, metadata, "sessionId"));
+  m->exited = code <= INT32_MAX;
+  if (m->exited) m->exit_code = (int32_t)code;
+  if (child.len) r->t->note_spawned(r->t->spawned_data, child, ctxp_texts_text(&r->s->names, m->answers));
 }
 
 static void read_result(struct reader *r, uint32_t part) {
@@ -73,7 +84,7 @@ static void read_result(struct reader *r, uint32_t part) {
   if (failed) output = error;
   if (!id || !known || ctxp_json_type(r->json, output) != CTXP_JSON_STRING) return;
   struct ctxp_story_message *m =
-      ctxp_story_message(r->s, CTXP_ROLE_tool, read ? CTXP_BAND_file_view : CTXP_BAND_tool_output, 0, &number);
+      ctxp_story_message(r->s, CTXP_ROLE_tool, read ? CTXP_BAND_file_view : CTXP_BAND_tool_output, r->thread, &number);
   ctxp_story_add_units(m, ctxp_json_units(r->json, output));
   m->id = m->answers = id;
   m->tool = r->s->calls[known - 1].name;
@@ -81,6 +92,7 @@ static void read_result(struct reader *r, uint32_t part) {
   m->failed = failed;
   m->result = true;
   m->text = ctxp_story_span(r->s, r->json, output);
+  read_facts(r, ctxp_json_get(r->json, state, "metadata"), m);
   ctxp_request_add(r->s, &r->window, number, CTXP_STORY_OWN_BAND);
 }
 
@@ -116,25 +128,43 @@ static void read_message(struct reader *r, uint32_t message) {
       summary   ? CTXP_BAND_history :
           reply ? CTXP_BAND_assistant :
                   CTXP_BAND_user_prompt,
-      0, &number);
+      r->thread, &number);
   m->id = id;
   m->person = !reply;
   if (summary) ctxp_request_cut(&r->window, 0);
   if (!r->s->failed) ctxp_request_add(r->s, &r->window, number, CTXP_STORY_OWN_BAND);
   for (uint32_t it = parts; !r->s->failed && ctxp_json_each(r->json, parts, &it);) add_part(r, number, it);
-  if (summary) ctxp_story_compaction(r->s, number, 0);
+  if (summary) ctxp_story_compaction(r->s, number, r->thread);
   for (uint32_t it = parts; !r->s->failed && ctxp_json_each(r->json, parts, &it);)
     if (ctxp_json_is(r->json, ctxp_json_get(r->json, it, "type"), "tool")) read_result(r, it);
+}
+
+static void read_info(struct reader *r, uint32_t info) {
+  uint32_t id = name_of(r, info, "id"), parent = name_of(r, info, "parentID");
+  if (ctxp_texts_text(&r->s->names, id).len > CTXP_WINDOW_NAME_MAX) parent = 0;
+  r->s->session = parent ? parent : id;
+  r->s->identity = id;
+  if (parent) r->thread = id;
+  r->s->cwd = name_of(r, info, "directory");
+}
+
+/* the text of the file, then what of it is looked at */
+static int read_document(struct reader *r, struct ctxp_error *err) {
+  ctxp_auto_buf whole = {0};
+  int got = ctxp_transcript_document(r->t, &whole, err);
+  if (got < 0) return got;
+  opencode_project(r->json, r->t->live, &r->s->document);
+  if (r->s->document.failed || r->json->failed) return -ENOMEM;
+  return ctxp_json_load(r->json, ctxp_buf_view(&r->s->document), err);
 }
 
 static int opencode_index(struct ctxp_transcript *t, struct ctxp_error *err) {
   struct reader r = {.t = t, .s = ctxp_story_new(t), .json = t->json};
   if (!r.s) return -ENOMEM;
-  int got = ctxp_transcript_document(t, &r.s->document, err);
+  int got = read_document(&r, err);
   if (got < 0) return got;
-  uint32_t info = ctxp_json_get(r.json, 0, "info"), messages = ctxp_json_get(r.json, 0, "messages");
-  r.s->session = name_of(&r, info, "id");
-  r.s->cwd = name_of(&r, info, "directory");
+  read_info(&r, ctxp_json_get(r.json, 0, "info"));
+  uint32_t messages = ctxp_json_get(r.json, 0, "messages");
   for (uint32_t it = messages; got == 0 && ctxp_json_each(r.json, messages, &it);) {
     got = ctxp_story_part(t, it, time_of(&r, ctxp_json_get(r.json, it, "info")));
     if (got == 0) read_message(&r, it);

@@ -99,7 +99,7 @@ void ctxp_story_add_units(struct ctxp_story_message *m, uint64_t units) {
 
 int ctxp_story_finish(struct ctxp_transcript *t) {
   struct ctxp_story *s = t->state;
-  struct ctxp_str session = ctxp_texts_text(&s->names, s->session);
+  struct ctxp_str session = ctxp_texts_text(&s->names, s->identity ? s->identity : s->session);
   if (session.len == 0 || session.len > CTXP_WINDOW_NAME_MAX) session = t->stem;
   ctxp_buf_add(&t->identity, session.ptr, session.len);
   return s->failed || t->json->failed || t->identity.failed ? -ENOMEM : 0;

@@ -33,7 +33,8 @@ struct ctxp_story_message {
   struct ctxp_span text; /* of a result */
   bool wrapped; /* the text is JSON with the output in it */
   uint8_t band, role;
-  bool person, failed, result, thinks;
+  bool person, failed, result, thinks, exited /* with `exit_code` */;
+  int32_t exit_code;
 };
 
 struct ctxp_story_prompt {
@@ -70,6 +71,7 @@ struct ctxp_story {
       ref_count, ref_cap;
   struct ctxp_slots call_of, spawned_by; /* by name: call + 1; by a thread's name: name of its parent + 1 */
   uint32_t session, cwd, branch; /* names */
+  uint32_t identity; /* what the file is, where that is not the session; name */
   struct ctxp_buf document; /* a format that is one JSON text: all of it, else empty */
   uint64_t laid; /* bytes of its parts so far */
   struct ctxp_buf scratch;

@@ -66,7 +66,11 @@ static int start(struct emitter *e, struct ctxp_thread *thread, uint64_t base) {
   if (e->s->cwd) ctxp_set(&ev.session_start, session_start, cwd, text_of(e, e->s->cwd));
   if (e->s->branch) ctxp_set(&ev.session_start, session_start, branch, text_of(e, e->s->branch));
   uint32_t parent = ctxp_slots_get(&e->s->spawned_by, thread->name);
-  if (thread->name) ctxp_set(&ev.session_start, session_start, parentThread, text_of(e, parent ? parent - 1 : 0));
+  if (thread->name) {
+    struct ctxp_str call = e->t->spawned(e->t->spawned_data, text_of(e, thread->name));
+    ctxp_set(&ev.session_start, session_start, parentThread, text_of(e, parent ? parent - 1 : 0));
+    if (call.len) ctxp_set(&ev.session_start, session_start, spawnedBy, call);
+  }
   thread->started = true;
   return ctxp_threads_send(&e->threads, thread, base, CTXP_SLOT_START, &ev);
 }
@@ -113,6 +117,7 @@ static int send_result(struct emitter *e, struct ctxp_thread *thread, uint64_t b
   r = ctxp_content_text(e->t->json, source, &e->text);
   if (r == 0 && m->images) r = add_images(e, m->images, &result->images);
   if (r == 0 && m->wrapped) r = unwrap(e, result);
+  if (m->exited) ctxp_set(result, tool_result, exitCode, m->exit_code);
   result->toolCallId = text_of(e, m->answers);
   result->tool = text_of(e, m->tool);
   result->isError |= m->failed;
@@ -171,7 +176,9 @@ static int emit_message(struct emitter *e, struct ctxp_thread *thread, uint64_t 
   return r == 0 && !e->shrunk ? send_message(e, thread, base, m) : r;
 }
 
-static int add_refs(struct emitter *e, const struct ctxp_story_prompt *p, struct ctxp_prompt *prompt, struct ctxp_buf *persons) {
+/* what stands in a person's place before a sub-agent is another agent's */
+static int add_refs(
+    struct emitter *e, const struct ctxp_story_prompt *p, bool persons_too, struct ctxp_prompt *prompt, struct ctxp_buf *persons) {
   int r = 0;
   ctxp_buf_reset(&e->list);
   for (uint32_t i = 0; r == 0 && i < p->count; i++) {
@@ -180,7 +187,7 @@ static int add_refs(struct emitter *e, const struct ctxp_story_prompt *p, struct
     struct ctxp_ref ref = {.id = text_of(e, m->id)};
     if (at->band != CTXP_STORY_OWN_BAND) ctxp_set(&ref, ref, band, (enum ctxp_band)at->band);
     r = ctxp_list_add(&prompt->append, &e->list, &ctxp_shape_ref, &ref);
-    if (r == 0 && m->person) r = ctxp_strs_add(&prompt->personPrompt, persons, ref.id);
+    if (r == 0 && m->person && persons_too) r = ctxp_strs_add(&prompt->personPrompt, persons, ref.id);
   }
   return r;
 }
@@ -192,7 +199,7 @@ static int emit_prompt(struct emitter *e, struct ctxp_thread *thread, uint64_t b
   int r = ctxp_threads_end_turn(&e->threads, thread, base, CTXP_SLOT_TURN_END);
   thread->turn++;
   thread->in_turn = true;
-  if (r == 0) r = add_refs(e, p, prompt, &persons);
+  if (r == 0) r = add_refs(e, p, !thread->name, prompt, &persons);
   if (r == 0 && p->reply) r = ctxp_strs_add(&prompt->reply, &replies, text_of(e, e->s->messages[p->reply - 1].id));
   if (r < 0) return r;
   prompt->callId = text_of(e, p->call_id);

@@ -220,6 +220,28 @@ class Place:
         shutil.rmtree(self.root, ignore_errors=True)
 
 
+class Watch:
+    """`ctxpipe watch` in the background."""
+
+    def __init__(self, place, *arguments):
+        self.place = place
+        self.output = place.start('ctxpipe', 'watch', *arguments)
+        self.output.wait_for('following')
+
+    def until(self, input_tokens):
+        """Waits for lines of the watch until the pipeline has billed so much."""
+        while True:
+            got = int(self.place.ctxpipe('spend', '--json').json()['totals']['input'])
+            if got >= input_tokens:
+                same(got, input_tokens, 'billed tokens')
+                return
+            self.output.wait_for('new event')
+
+    def kill(self, how=signal.SIGKILL):
+        self.output.process.send_signal(how)
+        return self.output.finish()
+
+
 def gone(pid, seconds=PATIENCE):
     """Waits until a process that is no child of ours has ended."""
     try:

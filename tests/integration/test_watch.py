@@ -3,7 +3,7 @@ import json
 import os
 import signal
 
-from harness import check, main, same, test
+from harness import Watch, check, main, same, test
 
 
 def records(session, prompts, start=0):
@@ -20,26 +20,6 @@ def as_lines(some):
 
 def billed(prompts):
     return sum(100 + n for n in range(prompts))
-
-
-class Watch:
-    def __init__(self, place, *arguments):
-        self.place = place
-        self.output = place.start('ctxpipe', 'watch', *arguments)
-        self.output.wait_for('following')
-
-    def until(self, input_tokens):
-        """Waits for lines of the watch until the pipeline has billed so much."""
-        while True:
-            got = int(self.place.ctxpipe('spend', '--json').json()['totals']['input'])
-            if got >= input_tokens:
-                same(got, input_tokens, 'billed tokens')
-                return
-            self.output.wait_for('new event')
-
-    def kill(self, how=signal.SIGKILL):
-        self.output.process.send_signal(how)
-        return self.output.finish()
 
 
 def append(path, text):
