@@ -126,6 +126,8 @@ static void add_row(struct ctxp_fold_row *o, const struct ctxp_fold_row *r) {
   o->views_billed += r->views_billed;
   o->arguments_billed += r->arguments_billed;
   o->priced |= r->priced;
+  o->error += r->error;
+  o->bars += r->bars;
   if (r->first && (!o->first || r->first < o->first)) o->first = r->first;
   if (r->last > o->last) o->last = r->last;
 }
@@ -184,6 +186,12 @@ int ctxp_fold_rows_finish(struct ctxp_fold_rows *rows, uint64_t top) {
   if (r == 0) r = whole_views(rows);
   if (r == 0) r = whole_tools(&rows->grains[CTXP_FOLD_BY_TOOL]);
   if (r == 0 && rows->wanted & 1u << CTXP_FOLD_BY_MESSAGE) r = whole_rows(&rows->grains[CTXP_FOLD_BY_MESSAGE], CTXP_BAND_COUNT, &all);
+  for (unsigned p = 0; r == 0 && p < CTXP_FOLD_PARTS; p++) {
+    struct ctxp_fold_part_row *part = &rows->parts[p];
+    part->billed = nearest(part->sum.billed, CTXP_FOLD_TOKEN);
+    part->cost_nano = nearest(part->sum.cost, CTXP_FOLD_NANO);
+    part->tiered_nano = nearest(part->sum.tiered, CTXP_FOLD_NANO);
+  }
   for (unsigned g = 0; r == 0 && g < CTXP_FOLD_GRAINS; g++) r = finish_table(rows, g, top);
   return r;
 }

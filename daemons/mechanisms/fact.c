@@ -147,7 +147,8 @@ void ctxp_fact_line(struct ctxp_str path, struct ctxp_str what, struct ctxp_str 
   add_line(&what_line, what);
   path = ctxp_buf_view(&path_line);
   what = ctxp_buf_view(&what_line);
-  size_t fixed = strlen("[Wrote ") + (size_t)snprintf(tail, sizeof(tail), ", ~%llu lines]", (unsigned long long)ctxp_str_count(content, '\n') + 1);
+  size_t fixed =
+      strlen("[Wrote ") + (size_t)snprintf(tail, sizeof(tail), ", ~%llu lines]", (unsigned long long)ctxp_str_count(content, '\n') + 1);
   size_t room = CTXP_FACT_UNITS - fixed, path_units = ctxp_utf16_units(path), what_units = ctxp_utf16_units(what);
   bool cut = what.len && path_units + DASH_UNITS + what_units > room;
   if (cut && room < path_units + DASH_UNITS + WHAT_MIN_UNITS) what.len = 0;

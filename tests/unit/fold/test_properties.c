@@ -409,7 +409,7 @@ static void every_grain_closes_and_is_what_a_plain_walk_gives(void **state) {
   for (unsigned n = 1; n <= STREAMS; n++) {
     ctxp_auto_buf reply = {0};
     draw_stream(n);
-    fold_open(&t, "{\"spend_every\":3,\"top\":4}");
+    fold_open(&t, "{\"sizes\":\"estimate\",\"spend_every\":3,\"top\":4}");
     push_all();
     walk();
     struct ctxp_raw report = fold_ask(&t, "{\"what\":\"spend\",\"by\":\"message\"}", &reply);
@@ -427,7 +427,7 @@ static void spend_events_close_too(void **state) {
   unsigned seen = 0;
   for (unsigned n = 1; n <= STREAMS; n++) {
     draw_stream(n);
-    fold_open(&t, "{\"spend_every\":3,\"top\":4}");
+    fold_open(&t, "{\"sizes\":\"estimate\",\"spend_every\":3,\"top\":4}");
     push_all();
     for (unsigned i = 0; i < t.emitted_count; i++) {
       if (t.emitted[i].event.kind != CTXP_KIND_spend) continue;
@@ -459,22 +459,22 @@ static void a_stage_restarted_or_killed_on_the_way_emits_the_same(void **state) 
   (void)state;
   for (unsigned n = 1; n <= STREAMS; n++) {
     draw_stream(n);
-    fold_open(&t, "{\"spend_every\":3,\"top\":4}");
+    fold_open(&t, "{\"sizes\":\"estimate\",\"spend_every\":3,\"top\":4}");
     push_all();
     char *whole = fold_lines(&t, NULL, false);
     ctxp_test_close(&t);
-    fold_open(&t, "{\"spend_every\":3,\"top\":4}");
+    fold_open(&t, "{\"sizes\":\"estimate\",\"spend_every\":3,\"top\":4}");
     uint64_t kept = seed;
     unsigned saved_line = 0, saved_emitted = 0;
     for (unsigned i = 0; i < line_count; i++) {
       if (pick(12) == 0) {
         ctxp_test_restart(&t);
-        fold_prices(&t, "{\"spend_every\":3,\"top\":4}");
+        fold_prices(&t, "{\"sizes\":\"estimate\",\"spend_every\":3,\"top\":4}");
         saved_line = i;
         saved_emitted = t.emitted_count;
       } else if (pick(25) == 0 && saved_line) {
         ctxp_test_crash(&t);
-        fold_prices(&t, "{\"spend_every\":3,\"top\":4}");
+        fold_prices(&t, "{\"sizes\":\"estimate\",\"spend_every\":3,\"top\":4}");
         i = saved_line;
         t.emitted_count = saved_emitted;
       }
