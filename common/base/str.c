@@ -66,11 +66,13 @@ unsigned ctxp_utf8_sequence(const char *ptr, size_t len) {
 /* bytes of ASCII at the start, a multiple of eight */
 static size_t ascii_run(const char *ptr, size_t len) {
   size_t i = 0;
-  uint64_t word, words[4];
-  while (i + 32 <= len) {
-    memcpy(words, ptr + i, 32);
-    if ((words[0] | words[1] | words[2] | words[3]) & UINT64_C(0x8080808080808080)) break;
-    i += 32;
+  uint64_t word, words[16];
+  while (i + sizeof(words) <= len) { /* a loop that the compiler makes vectors of */
+    uint64_t all = 0;
+    memcpy(words, ptr + i, sizeof(words));
+    for (size_t k = 0; k < sizeof(words) / sizeof(*words); k++) all |= words[k];
+    if (all & UINT64_C(0x8080808080808080)) break;
+    i += sizeof(words);
   }
   while (i + 8 <= len) {
     memcpy(&word, ptr + i, 8);

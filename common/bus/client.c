@@ -15,8 +15,8 @@
 #include "ctxpipe/client.h"
 
 #define BUFFER_BYTES (32u << 20)
-#define MESSAGE_BYTES 65536u /* of an `events` message, unless one event is larger */
-#define MESSAGE_EVENTS 512u
+#define MESSAGE_BYTES 262144u /* of an `events` message, unless one event is larger */
+#define MESSAGE_EVENTS 1024u
 #define EVENT_BYTES_UNTIL_WELCOME (16u << 20)
 #define SILENCE_MS 1000u /* then hello again, doubling */
 #define SILENCE_MAX_MS 30000u
@@ -417,6 +417,14 @@ int ctxp_client_send(struct ctxp_client *c, const struct ctxp_event *event, uint
   if (r < 0) return r;
   bool batch = c->batch_bytes && ctxp_queue_range(&c->queue, c->queue.sent, c->queue.tail).len < c->batch_bytes;
   return batch ? 0 : pump(c, 0, c->batch_bytes == 0, err);
+}
+
+int ctxp_client_number(struct ctxp_client *c, uint64_t seq, struct ctxp_error *err) {
+  if (seq <= c->last)
+    return ctxp_error_set(
+        err, -EINVAL, "client '%s': number %llu is not above %llu", c->key, (unsigned long long)seq, (unsigned long long)c->last);
+  c->last = seq - 1;
+  return 0;
 }
 
 static bool asks(const struct ctxp_event *ev) {

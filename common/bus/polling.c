@@ -8,7 +8,8 @@ static int learn(struct ctxp_polled *known, const zmq_pollitem_t *item) {
   int fd = item->fd;
   size_t size = sizeof(fd);
   if (item->socket && zmq_getsockopt(item->socket, ZMQ_FD, &fd, &size) < 0) return -1;
-  if (known->socket != item->socket || known->fd != fd) *known = (struct ctxp_polled){item->socket, fd, true};
+  if (known->socket != item->socket || known->fd != fd) *known = (struct ctxp_polled){item->socket, fd, true, true};
+  if (!(item->revents & CTXP_POLL_UNUSED)) known->used = true;
   if (!item->events) known->ready = true;
   return 0;
 }
@@ -20,10 +21,11 @@ static int ask(struct ctxp_poll *set, zmq_pollitem_t *items, unsigned count, boo
     int events;
     size_t size = sizeof(events);
     struct ctxp_polled *known = &set->at[i];
-    if (items[i].socket && items[i].events && (all || known->ready)) {
+    if (items[i].socket && items[i].events && ((all && known->used) || known->ready)) {
       if (zmq_getsockopt(items[i].socket, ZMQ_EVENTS, &events, &size) < 0) return -1;
       items[i].revents = (short)(events & items[i].events);
       known->ready = items[i].revents != 0;
+      known->used = false;
     }
     found += items[i].revents != 0;
   }
@@ -48,8 +50,8 @@ static int wait_for(struct ctxp_poll *set, zmq_pollitem_t *items, unsigned count
 int ctxp_poll(struct ctxp_poll *set, zmq_pollitem_t *items, unsigned count, int timeout_ms) {
   if (count > CTXP_POLL_ITEMS) return errno = EINVAL, -1;
   for (unsigned i = 0; i < count; i++) {
-    items[i].revents = 0;
     if (learn(&set->at[i], &items[i]) < 0) return -1;
+    items[i].revents = 0;
   }
   bool all = timeout_ms != 0 || set->rounds >= ROUNDS;
   set->rounds = all ? 0 : set->rounds + 1;

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/random.h>
+#include "bus/polling.h"
 #include "bus/publish.h"
 
 #define CHUNK_BYTES (256u << 10) /* of one message, unless one event is larger */
@@ -32,6 +33,7 @@ struct ctxp_publisher {
   struct ctxp_stream *stream;
   uint64_t epoch, watermark, last_head_ms;
   enum ctxp_flow_state state;
+  bool pub_used, router_used; /* since the items were made */
   struct chunk *chunks, **tail, *open[CTXP_TOPICS];
   unsigned wanted[CTXP_TOPICS]; /* subscriptions that match; 0: nobody to send to */
   char topics[CTXP_TOPICS][CTXP_TOPIC_MAX];
@@ -182,6 +184,7 @@ static void send_head(struct ctxp_publisher *p, uint64_t now_ms) {
   ctxp_buf_reset(&p->body);
   ctxp_wire_pack_head(&p->header, &p->body, &head);
   p->last_head_ms = now_ms;
+  p->pub_used = true; /* for the chunks before it too */
   if (ctxp_buf_error(&p->header) || ctxp_buf_error(&p->body)) return; /* the next one will say it */
   zmq_send(p->pub, CTXP_WIRE_HEAD, sizeof(CTXP_WIRE_HEAD) - 1, ZMQ_SNDMORE | ZMQ_DONTWAIT);
   zmq_send(p->pub, p->header.ptr, p->header.len, ZMQ_SNDMORE | ZMQ_DONTWAIT);
@@ -209,8 +212,9 @@ uint64_t ctxp_publisher_tick(struct ctxp_publisher *p, uint64_t now_ms) {
 
 /* ---- serving ---- */
 void ctxp_publisher_items(struct ctxp_publisher *p, zmq_pollitem_t items[CTXP_PUBLISHER_ITEMS]) {
-  items[0] = (zmq_pollitem_t){.socket = p->pub, .events = ZMQ_POLLIN};
-  items[1] = (zmq_pollitem_t){.socket = p->router, .events = ZMQ_POLLIN};
+  items[0] = (zmq_pollitem_t){.socket = p->pub, .events = ZMQ_POLLIN, .revents = p->pub_used ? 0 : CTXP_POLL_UNUSED};
+  items[1] = (zmq_pollitem_t){.socket = p->router, .events = ZMQ_POLLIN, .revents = p->router_used ? 0 : CTXP_POLL_UNUSED};
+  p->pub_used = p->router_used = false;
 }
 
 /* 1 or 0, then the prefix */
@@ -267,6 +271,7 @@ static int serve(struct ctxp_publisher *p, zmq_msg_t *peer, const struct ctxp_wi
       .first = ctxp_stream_first(p->stream),
       .head = ctxp_stream_head(p->stream)};
   p->batch.count = 0;
+  p->router_used = true;
   int r = fill_answer(p, request, &answer, err);
   if (r < 0) return r;
   ctxp_wire_pack_answer(&header, &answer);

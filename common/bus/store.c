@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -42,12 +43,24 @@ static bool disk_full(const char *dir) {
   return statvfs(dir, &st) == 0 && (uint64_t)st.f_bavail * st.f_frsize < (UINT64_C(1) << 20);
 }
 
-/* LMDB's own codes to -errno, with a sentence */
+/* as far into the file as the transaction may write */
+static uint64_t reach_of(const struct ctxp_store *store) {
+  MDB_envinfo info;
+  if (!store->env || mdb_env_info(store->env, &info)) return 0;
+  return ((uint64_t)info.me_last_pgno + 1) * store->page_bytes + store->txn_bytes + GROWTH / 4;
+}
+
+static bool file_limited(const struct ctxp_store *store) {
+  struct rlimit limit;
+  return getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && reach_of(store) > limit.rlim_cur;
+}
+
+/* LMDB's own codes to -errno, with a sentence. EIO is what it says of a write that was cut short. */
 static int fail(const struct ctxp_store *store, int code, const char *doing, struct ctxp_error *err) {
   const char *dir = store->dir;
   if (code == ENOSPC || code == EDQUOT || (code == EIO && disk_full(dir)))
     return ctxp_error_set(err, -ENOSPC, "cannot %s in %s: no space is left on the disk; free some, and start again", doing, dir);
-  if (code == EFBIG)
+  if (code == EFBIG || (code == EIO && file_limited(store)))
     return ctxp_error_set(err, -EFBIG, "cannot %s in %s: the file has reached the process's limit of file size (ulimit -f)", doing, dir);
   if (code == MDB_MAP_FULL)
     return ctxp_error_set(err, -ENOSPC, "cannot %s in %s: the store is full; raise max_bytes in the topology", doing, dir);
@@ -189,9 +202,7 @@ bool ctxp_store_open_txn(const struct ctxp_store *store) { return store->writer 
 
 /* best effort: where the file cannot grow the commit itself will say why */
 static void grow(struct ctxp_store *store) {
-  MDB_envinfo info;
-  if (mdb_env_info(store->env, &info)) return;
-  uint64_t reach = ((uint64_t)info.me_last_pgno + 1) * store->page_bytes + store->txn_bytes + GROWTH / 4;
+  uint64_t reach = reach_of(store);
   if (reach <= store->length) return;
   uint64_t length = (reach / GROWTH + 1) * GROWTH;
   if (ftruncate(store->file, (off_t)length) == 0) store->length = length;

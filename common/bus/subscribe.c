@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include "bus/inbox.h"
+#include "bus/polling.h"
 #include "bus/subscribe.h"
 
 #define HOLD_BYTES (8u << 20) /* held above `complete` before the live messages are left */
@@ -23,6 +24,7 @@ struct ctxp_sub {
   void *sub, *dealer;
   struct ctxp_topics topics;
   enum mode mode;
+  bool sub_used, dealer_used; /* since the items were made */
   bool from_now, hungry, missing; /* missing: a head was not whole, and what it lacked is not replayed yet */
   uint64_t epoch, stream, complete, watermark, head;
   enum ctxp_flow_state state_seen, state;
@@ -37,6 +39,7 @@ struct ctxp_sub {
 /* ---- sockets ---- */
 static void subscribe(struct ctxp_sub *s, int option) {
   char text[CTXP_TOPIC_MAX];
+  s->sub_used = true;
   for (unsigned topic = 1; topic < CTXP_TOPICS; topic++) {
     if (!ctxp_topics_has(&s->topics, topic) || topic == CTXP_KIND_tool_result) continue;
     ctxp_topic_text(topic, text);
@@ -123,6 +126,7 @@ static void send_request(struct ctxp_sub *s, uint64_t now_ms) {
   ctxp_buf_reset(&s->scratch);
   ctxp_wire_pack_request(&s->scratch, &request);
   s->asked_ms = now_ms;
+  s->dealer_used = true;
   if (ctxp_buf_error(&s->scratch) == 0) zmq_send(s->dealer, s->scratch.ptr, s->scratch.len, ZMQ_DONTWAIT); /* else repeated */
 }
 
@@ -376,8 +380,9 @@ static int read_socket(struct ctxp_sub *s, bool live, uint64_t now_ms, struct ct
 
 void ctxp_sub_items(struct ctxp_sub *s, zmq_pollitem_t items[CTXP_SUB_ITEMS]) {
   short events = enough(s) ? 0 : ZMQ_POLLIN;
-  items[0] = (zmq_pollitem_t){.socket = s->sub, .events = events};
-  items[1] = (zmq_pollitem_t){.socket = s->dealer, .events = events};
+  items[0] = (zmq_pollitem_t){.socket = s->sub, .events = events, .revents = s->sub_used ? 0 : CTXP_POLL_UNUSED};
+  items[1] = (zmq_pollitem_t){.socket = s->dealer, .events = events, .revents = s->dealer_used ? 0 : CTXP_POLL_UNUSED};
+  s->sub_used = s->dealer_used = false;
 }
 
 int ctxp_sub_ready(struct ctxp_sub *s, const zmq_pollitem_t items[CTXP_SUB_ITEMS], uint64_t now_ms, struct ctxp_error *err) {
@@ -400,6 +405,7 @@ void ctxp_sub_report(struct ctxp_sub *s, const struct ctxp_place *place, bool en
   struct ctxp_wire_report report = {.node = ctxp_str(s->node), .place = *place, .ended = ended};
   ctxp_buf_reset(&s->scratch);
   ctxp_wire_pack_report(&s->scratch, &report);
+  s->dealer_used = true;
   if (ctxp_buf_error(&s->scratch) == 0) zmq_send(s->dealer, s->scratch.ptr, s->scratch.len, ZMQ_DONTWAIT);
 }
 

@@ -173,7 +173,7 @@ static void read_prices(struct ctxp_reading *r, struct ctxp_buf *price_faults) {
   }
   unsigned count = 0;
   while (r->topology->price_files && r->topology->price_files[count]) count++;
-  if (count == 0) return;
+  if (count == 0 || r->lean) return;
   int err = ctxp_prices_read((const char *const *)r->topology->price_files, count, &r->topology->prices, price_faults);
   if (err < 0 && price_faults->len == 0) r->faults->failed = true;
 }
@@ -241,12 +241,27 @@ static void read_from(struct ctxp_reading *r, struct ctxp_node_config *node, con
     node->from_start = ctxp_str_is(ctxp_raw_str(ctxp_buf_raw(&name)), "start");
 }
 
+/* what the stage knows of its options beyond their table */
+static void check_options(struct ctxp_reading *r, const struct ctxp_node_config *node, struct ctxp_place place) {
+  ctxp_auto_buf texts = {0};
+  ctxp_auto_free void *values = calloc(1, node->ops->options_size);
+  struct ctxp_error why;
+  int err = !values ? -ENOMEM : ctxp_options_fill(node->ops->options, ctxp_buf_raw(&node->options), values, &texts, &why);
+  if (err == 0) err = node->ops->check(values, &why);
+  if (err == -EINVAL)
+    ctxp_faults_add(r->faults, place, "%s", why.text);
+  else if (err < 0)
+    r->faults->failed = true;
+}
+
 static void read_options(struct ctxp_reading *r, struct ctxp_node_config *node, const struct ctxp_yaml *mapping) {
   const char *base = r->topology->state_dir ? r->topology->state_dir : "/"; /* "/": there is a fault already */
+  const struct ctxp_yaml *options = ctxp_yaml_get(mapping, "options");
   if (!node->ops) return;
-  ctxp_schema_options(r->faults, node->ops->options, ctxp_yaml_get(mapping, "options"), mapping->key->place,
+  bool good = ctxp_schema_options(r->faults, node->ops->options, options, mapping->key->place,
       (struct ctxp_place_of_paths){base, "state_dir"}, &node->options);
   if (node->options.failed) r->faults->failed = true;
+  if (good && node->ops->check) check_options(r, node, options ? options->key->place : mapping->key->place);
 }
 
 /* state_dir/logs and the supervisor's own log are taken */
@@ -322,16 +337,22 @@ static void read_all(struct ctxp_reading *r, struct ctxp_buf *price_faults) {
 
 static void drop(struct ctxp_config **topology) { ctxp_topology_free(*topology); }
 
-static int parse(struct ctxp_str text, const struct ctxp_stage_ops *const *registry, struct ctxp_faults *found,
-    struct ctxp_buf *price_faults, struct ctxp_config **ret_config) {
+struct source { /* of a topology */
+  struct ctxp_str text;
+  const struct ctxp_stage_ops *const *registry;
+  bool lean;
+};
+
+static int parse(
+    const struct source *source, struct ctxp_faults *found, struct ctxp_buf *price_faults, struct ctxp_config **ret_config) {
   ctxp_cleanup(drop) struct ctxp_config *topology = calloc(1, sizeof(*topology));
   ctxp_auto_free char *dir = NULL;
   ctxp_cleanup(ctxp_yaml_deinit) struct ctxp_yaml_doc doc = {0};
   if (!topology) return -ENOMEM;
   int err = ctxp_path_locate(found->file, &topology->file, &dir);
-  if (err == 0) err = ctxp_yaml_parse(text, found, &doc);
+  if (err == 0) err = ctxp_yaml_parse(source->text, found, &doc);
   if (err < 0) return err;
-  struct ctxp_reading r = {.faults = found, .topology = topology, .registry = registry, .root = doc.root, .dir = dir};
+  struct ctxp_reading r = {.faults = found, .topology = topology, .registry = source->registry, .root = doc.root, .dir = dir, .lean = source->lean};
   read_all(&r, price_faults);
   free(r.nodes);
   err = ctxp_faults_error(found);
@@ -347,20 +368,35 @@ static int finish(struct ctxp_faults *found, const struct ctxp_buf *price_faults
   return err;
 }
 
-int ctxp_topology_parse(const char *file, struct ctxp_str text, const struct ctxp_stage_ops *const *registry,
-    struct ctxp_config **ret_config, struct ctxp_buf *faults) {
+static int parse_and_tell(const char *file, const struct source *source, struct ctxp_config **ret_config, struct ctxp_buf *faults) {
   ctxp_cleanup(ctxp_faults_deinit) struct ctxp_faults found = {.file = file};
   ctxp_auto_buf price_faults = {0};
-  return finish(&found, &price_faults, parse(text, registry, &found, &price_faults, ret_config), faults);
+  return finish(&found, &price_faults, parse(source, &found, &price_faults, ret_config), faults);
 }
 
-int ctxp_topology_read(
-    const char *file, const struct ctxp_stage_ops *const *registry, struct ctxp_config **ret_config, struct ctxp_buf *faults) {
+int ctxp_topology_parse(const char *file, struct ctxp_str text, const struct ctxp_stage_ops *const *registry,
+    struct ctxp_config **ret_config, struct ctxp_buf *faults) {
+  struct source source = {text, registry, false};
+  return parse_and_tell(file, &source, ret_config, faults);
+}
+
+static int read_file(const char *file, struct source source, struct ctxp_config **ret_config, struct ctxp_buf *faults) {
   ctxp_cleanup(ctxp_faults_deinit) struct ctxp_faults found = {.file = file};
   ctxp_auto_buf text = {0}, none = {0};
   int err = ctxp_yaml_load(file, &found, &text);
   if (err < 0) return finish(&found, &none, err, faults);
-  return ctxp_topology_parse(file, ctxp_buf_view(&text), registry, ret_config, faults);
+  source.text = ctxp_buf_view(&text);
+  return parse_and_tell(file, &source, ret_config, faults);
+}
+
+int ctxp_topology_read(
+    const char *file, const struct ctxp_stage_ops *const *registry, struct ctxp_config **ret_config, struct ctxp_buf *faults) {
+  return read_file(file, (struct source){.registry = registry}, ret_config, faults);
+}
+
+int ctxp_topology_read_lean(
+    const char *file, const struct ctxp_stage_ops *const *registry, struct ctxp_config **ret_config, struct ctxp_buf *faults) {
+  return read_file(file, (struct source){.registry = registry, .lean = true}, ret_config, faults);
 }
 
 static void free_list(char **list) {
@@ -368,17 +404,29 @@ static void free_list(char **list) {
   free(list);
 }
 
+static void free_node(struct ctxp_node_config *node) {
+  free(node->name);
+  free_list(node->subscribe);
+  free_list(node->ingest);
+  free(node->curve_secret_file);
+  free(node->curve_clients_file);
+  ctxp_buf_deinit(&node->options);
+}
+
+void ctxp_topology_leave_out(struct ctxp_config *topology, enum ctxp_stage_role role) {
+  unsigned kept = 0;
+  for (unsigned i = 0; i < topology->node_count; i++) {
+    if (topology->nodes[i].ops->role == role)
+      free_node(&topology->nodes[i]);
+    else
+      topology->nodes[kept++] = topology->nodes[i];
+  }
+  topology->node_count = kept;
+}
+
 struct ctxp_config *ctxp_topology_free(struct ctxp_config *topology) {
   if (!topology) return NULL;
-  for (unsigned i = 0; i < topology->node_count; i++) {
-    struct ctxp_node_config *node = &topology->nodes[i];
-    free(node->name);
-    free_list(node->subscribe);
-    free_list(node->ingest);
-    free(node->curve_secret_file);
-    free(node->curve_clients_file);
-    ctxp_buf_deinit(&node->options);
-  }
+  for (unsigned i = 0; i < topology->node_count; i++) free_node(&topology->nodes[i]);
   free(topology->nodes);
   free_list(topology->price_files);
   ctxp_prices_free(topology->prices);

@@ -24,7 +24,7 @@ struct ctxp_config { /* `struct ctxp_topology` is the event of that name */
   bool durability_power, when_full_drop;
   struct ctxp_node_config *nodes; /* in the order of the file */
   unsigned node_count;
-  struct ctxp_prices *prices; /* NULL: none named */
+  struct ctxp_prices *prices; /* NULL: none named, or not read */
   char **price_files; /* absolute, or CTXP_PRICES_BUILTIN; NULL-terminated */
 };
 
@@ -38,10 +38,15 @@ int ctxp_topology_read(const char *file, const struct ctxp_stage_ops *const *reg
 /* The same from a text; `file` names it, and its directory is where relative files are looked for. */
 int ctxp_topology_parse(const char *file, struct ctxp_str text, const struct ctxp_stage_ops *const *registry,
     struct ctxp_config **ret_config, struct ctxp_buf *faults) __attribute__((warn_unused_result));
+/* For a daemon: the same without the price tables, which are named and not read (`prices` stays NULL). */
+int ctxp_topology_read_lean(const char *file, const struct ctxp_stage_ops *const *registry, struct ctxp_config **ret_config,
+    struct ctxp_buf *faults) __attribute__((warn_unused_result));
 /* Appends the canonical form: all paths absolute, all defaults written out; reads back as the same topology. -ENOMEM. */
 int ctxp_topology_write(const struct ctxp_config *config, struct ctxp_buf *out) __attribute__((warn_unused_result));
 /* The numbers of the whole pipeline: the keys beside `nodes`, with unit, range and default. */
 extern const struct ctxp_option ctxp_topology_options[];
+/* Takes the nodes of a role out. What they read must be read by somebody else, or be asked in another way. */
+void ctxp_topology_leave_out(struct ctxp_config *config, enum ctxp_stage_role role);
 struct ctxp_config *ctxp_topology_free(struct ctxp_config *config);
 const struct ctxp_node_config *ctxp_topology_node(const struct ctxp_config *config, const char *name); /* NULL: none */
 

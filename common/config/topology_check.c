@@ -1,6 +1,4 @@
-/* What only the whole topology shows: edges whose ends do not fit, cycles, lonely nodes, files of two writers, long socket paths. */
-#include <stdio.h>
-#include <sys/un.h>
+/* What only the whole topology shows: edges whose ends do not fit, cycles, lonely nodes. (Whose place is whose: topology_places.c.) */
 #include "base/str.h"
 #include "codec/msgpack.h"
 #include "config/topology_read.h"
@@ -199,108 +197,6 @@ static void check_cycles(struct ctxp_reading *r) {
     if (!w.done[i]) walk_from(r, &w, i);
 }
 
-/* ---- files ---- */
-static struct ctxp_str option_path(const struct ctxp_reading *r, unsigned i, const struct ctxp_option *option) {
-  if (option->type != CTXP_OPTION_PATH) return (struct ctxp_str){0};
-  return ctxp_map_str(ctxp_buf_raw(&node_at(r, i)->options), option->name);
-}
-
-static struct ctxp_place option_place(const struct ctxp_reading *r, unsigned i, const struct ctxp_option *option) {
-  const struct ctxp_yaml *value = ctxp_yaml_get(ctxp_yaml_get(r->nodes[i], "options"), option->name);
-  return value ? value->place : place_at(r, i);
-}
-
-static bool writes(const struct ctxp_reading *r, unsigned i, struct ctxp_str path) {
-  if (!has_role(r, i, CTXP_ROLE_SINK_NODE)) return false;
-  for (const struct ctxp_option *it = node_at(r, i)->ops->options; it && it->name; it++)
-    if (path.len && ctxp_str_eq(option_path(r, i, it), path)) return true;
-  return false;
-}
-
-/* Is `path` the directory DIR/NAME or in it? */
-static bool within(struct ctxp_str path, const char *dir, const char *name) {
-  size_t len = strcmp(dir, "/") == 0 ? 0 : strlen(dir), name_len = strlen(name);
-  if (path.len < len || memcmp(path.ptr, dir, len) != 0) return false;
-  if (name_len) { /* the slash and the name */
-    if (path.len < len + 1 + name_len || path.ptr[len] != '/' || memcmp(path.ptr + len + 1, name, name_len) != 0) return false;
-    len += 1 + name_len;
-  }
-  return path.len == len || path.ptr[len] == '/';
-}
-
-static void check_own_place(struct ctxp_reading *r, unsigned self, const struct ctxp_option *option, struct ctxp_str path) {
-  const struct ctxp_config *t = r->topology;
-  struct ctxp_place place = option_place(r, self, option);
-  if (ctxp_str_is(path, t->state_dir)) ctxp_faults_add(r->faults, place, "'%s' is state_dir itself; write a name in it", option->name);
-  if (within(path, t->run_dir, "") && !within(ctxp_str(t->state_dir), t->run_dir, ""))
-    ctxp_faults_add(
-        r->faults, place, "'%s' is in run_dir, which is the sockets' and may be emptied by a restart; choose another place", option->name);
-  for (unsigned i = 0; i < t->node_count; i++)
-    if (within(path, t->state_dir, node_at(r, i)->name))
-      ctxp_faults_add(r->faults, place, "'%s' is %s/%s, where the node '%s' keeps its stream; choose another place", option->name,
-          t->state_dir, node_at(r, i)->name, node_at(r, i)->name);
-}
-
-static void check_files(struct ctxp_reading *r, unsigned self) {
-  if (!has_role(r, self, CTXP_ROLE_SINK_NODE)) return;
-  for (const struct ctxp_option *it = node_at(r, self)->ops->options; it && it->name; it++) {
-    struct ctxp_str path = option_path(r, self, it);
-    if (path.len == 0) continue;
-    check_own_place(r, self, it, path);
-    for (unsigned i = 0; i < self; i++)
-      if (writes(r, i, path))
-        ctxp_faults_add(r->faults, option_place(r, self, it), "'%s' is '%s', which '%s' writes too; give each its own", it->name,
-            ctxp_shown(path).text, node_at(r, i)->name);
-  }
-}
-
-/* ---- sockets ---- */
-#define SOCKET_MAX (sizeof(((struct sockaddr_un *)0)->sun_path) - 1)
-
-static void too_long(struct ctxp_reading *r, struct ctxp_place place, size_t len, const char *what) {
-  ctxp_faults_add(
-      r->faults, place, "the path of %s has %zu bytes, and the system allows %zu; choose a shorter run_dir", what, len, SOCKET_MAX);
-}
-
-static void check_sockets(struct ctxp_reading *r) {
-  size_t longest = 0;
-  const char *which = "";
-  for (unsigned i = 0; i < r->topology->node_count; i++) {
-    size_t len = strlen(r->topology->run_dir) + 1 + strlen(node_at(r, i)->name) + strlen(".control"); /* .answers is as long */
-    if (len > longest) longest = len, which = node_at(r, i)->name;
-  }
-  const struct ctxp_yaml *run_dir = ctxp_yaml_get(r->root, "run_dir");
-  char what[64];
-  snprintf(what, sizeof(what), "the socket '%s.control'", which);
-  if (longest > SOCKET_MAX) too_long(r, (run_dir ? run_dir : r->root)->place, longest, what);
-}
-
-static void check_ingest(struct ctxp_reading *r, unsigned self) {
-  const struct ctxp_yaml *list = ctxp_yaml_get(r->nodes[self], "ingest");
-  for (char **it = node_at(r, self)->ingest; it && *it; it++) {
-    struct ctxp_str endpoint = ctxp_str(*it);
-    if (!ctxp_str_starts(endpoint, "ipc://")) continue;
-    if (endpoint.len - 6 > SOCKET_MAX) too_long(r, list->place, endpoint.len - 6, "an ingest socket");
-    for (unsigned i = 0; i < r->topology->node_count; i++) {
-      static const char *const kinds[] = {"pub", "replay", "control", "answers"};
-      for (unsigned k = 0; k < sizeof(kinds) / sizeof(*kinds); k++) {
-        ctxp_auto_buf own = {0};
-        ctxp_topology_endpoint(r->topology, node_at(r, i)->name, kinds[k], &own);
-        if (own.failed) r->faults->failed = true;
-        if (ctxp_str_eq(ctxp_buf_view(&own), endpoint))
-          ctxp_faults_add(r->faults, list->place, "ingest: '%s.%s' is the name of a socket of the node '%s'; choose another",
-              node_at(r, i)->name, kinds[k], node_at(r, i)->name);
-      }
-    }
-  }
-}
-
-static void check_state_names(struct ctxp_reading *r, unsigned self) {
-  const struct ctxp_config *t = r->topology;
-  if (within(ctxp_str(t->run_dir), t->state_dir, node_at(r, self)->name))
-    ctxp_faults_add(r->faults, place_at(r, self), "its state would be in run_dir (%s); give the node another name", t->run_dir);
-}
-
 void ctxp_reading_check(struct ctxp_reading *r) {
   check_collectors(r);
   check_repeated(r);
@@ -311,13 +207,9 @@ void ctxp_reading_check(struct ctxp_reading *r) {
     check_fed(r, i);
     if (all_read) check_read(r, i);
     check_fold(r, i);
-    if (placed) {
-      check_files(r, i);
-      check_ingest(r, i);
-      check_state_names(r, i);
-    }
+    if (placed) ctxp_reading_check_places(r, i);
     leave(r);
   }
   check_cycles(r);
-  if (placed) check_sockets(r);
+  if (placed) ctxp_reading_check_sockets(r);
 }

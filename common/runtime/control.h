@@ -18,3 +18,13 @@ int ctxp_control_call(const char *endpoint, struct ctxp_raw request, int timeout
 /* The same for requests that are a name alone: status, drain, reload, reopen. */
 int ctxp_control_op(const char *endpoint, const char *op, int timeout_ms, struct ctxp_buf *reply, struct ctxp_error *err)
     __attribute__((warn_unused_result));
+
+struct ctxp_control_asked {
+  const char *endpoint; /* borrowed; NULL: not asked */
+  struct ctxp_buf reply; /* the value of `data` */
+  struct ctxp_error err; /* where result is <0, as of ctxp_control_call */
+  int result;
+};
+/* Asks several nodes the same request, a name alone, at once; all of them have the same timeout_ms. <0: nobody could be asked. */
+int ctxp_control_ask_all(struct ctxp_control_asked *asked, unsigned count, const char *op, int timeout_ms, struct ctxp_error *err)
+    __attribute__((warn_unused_result));

@@ -24,6 +24,11 @@ static int parse_level(const char *text) {
   return -1;
 }
 
+int ctxp_daemon_run(const struct ctxp_node_options *options, enum ctxp_level level) {
+  ctxp_log_set(options->name, level);
+  return ctxp_node_run(options);
+}
+
 int ctxp_daemon_main_source(const struct ctxp_stage_ops *ops, const struct ctxp_source_ops *source, int argc, char **argv) {
   static const struct option known[] = {{"topology", required_argument, NULL, 't'}, {"node", required_argument, NULL, 'n'},
       {"ready-fd", required_argument, NULL, 'r'}, {"life-fd", required_argument, NULL, 'l'}, {"log-level", required_argument, NULL, 'v'},
@@ -51,8 +56,7 @@ int ctxp_daemon_main_source(const struct ctxp_stage_ops *ops, const struct ctxp_
   mallopt(M_ARENA_MAX, 1);
   mallopt(M_TRIM_THRESHOLD, 1 << 20);
   mallopt(M_MMAP_THRESHOLD, 1 << 20);
-  ctxp_log_set(options.name, (enum ctxp_level)level);
-  return ctxp_node_run(&options);
+  return ctxp_daemon_run(&options, (enum ctxp_level)level);
 }
 
 int ctxp_daemon_main(const struct ctxp_stage_ops *ops, int argc, char **argv) { return ctxp_daemon_main_source(ops, NULL, argc, argv); }

@@ -18,6 +18,7 @@ struct ctxp_stage {
   struct ctxp_buf option_texts;
   struct ctxp_prices *prices;
   const struct ctxp_event *in_hand; /* NULL outside of a delivery */
+  bool preparing;
   const struct ctxp_host_ops *host;
   void *data;
   bool opened;
@@ -52,6 +53,7 @@ int ctxp_stage_new(const struct ctxp_stage_ops *ops, const char *node, struct ct
   r = !stage->node || !stage->state || !stage->options ?
       ctxp_error_set(err, -ENOMEM, "out of memory for node '%s'", node) :
       ctxp_options_fill(ops->options, options, stage->options, &stage->option_texts, err);
+  if (r == 0 && ops->check) r = ops->check(stage->options, err);
   if (r < 0) {
     ctxp_stage_free(stage);
     return r;
@@ -107,6 +109,16 @@ int ctxp_stage_deliver(struct ctxp_stage *stage, const struct ctxp_event *event)
   return r;
 }
 
+int ctxp_stage_prepare(struct ctxp_stage *stage, const struct ctxp_event *event) {
+  if (!stage->ops->prepare || !consumes(stage, event)) return 0;
+  stage->in_hand = event;
+  stage->preparing = true;
+  int r = stage->ops->prepare(stage, event);
+  stage->preparing = false;
+  stage->in_hand = NULL;
+  return r;
+}
+
 int ctxp_stage_save(struct ctxp_stage *stage) { return stage->ops->save(stage); }
 
 int ctxp_stage_query(struct ctxp_stage *stage, struct ctxp_raw query, struct ctxp_buf *reply, struct ctxp_error *err) {
@@ -149,6 +161,15 @@ int ctxp_stage_emit(struct ctxp_stage *stage, struct ctxp_event *ev) {
 
 int ctxp_stage_answer(struct ctxp_stage *stage, struct ctxp_raw actions) {
   return stage->in_hand ? stage->host->answer(stage->data, stage->in_hand->seq, actions) : -EINVAL;
+}
+
+int ctxp_stage_call(struct ctxp_stage *stage, const struct ctxp_model_call *call) {
+  if (!stage->preparing) return -EINVAL;
+  return stage->host->call ? stage->host->call(stage->data, stage->in_hand, call) : 0;
+}
+int ctxp_stage_reply(struct ctxp_stage *stage, struct ctxp_model_reply *ret_reply) {
+  if (!stage->in_hand || stage->preparing) return -EINVAL;
+  return stage->host->reply ? stage->host->reply(stage->data, stage->in_hand, ret_reply) : 1;
 }
 
 int ctxp_stage_put(struct ctxp_stage *stage, struct ctxp_raw key, struct ctxp_raw value) {

@@ -11,6 +11,9 @@ struct ctxp_host_ops { /* data: the host's own */
   int (*get)(void *data, struct ctxp_raw key, struct ctxp_raw *ret_value);
   int (*each)(void *data, struct ctxp_raw prefix, int (*visit)(void *, struct ctxp_raw, struct ctxp_raw), void *visit_data);
   void (*refuse)(void *data, const char *sentence);
+  /* of the event in hand; NULL in a host that calls no model: `event` then finds that no call was made */
+  int (*call)(void *data, const struct ctxp_event *event, const struct ctxp_model_call *call);
+  int (*reply)(void *data, const struct ctxp_event *event, struct ctxp_model_reply *ret_reply);
 };
 
 /* Checks the operations (api, required slots), allocates state and options. options: a MessagePack map, {0}: defaults. */
@@ -22,6 +25,8 @@ int ctxp_stage_configure(struct ctxp_stage *stage, const struct ctxp_event *topo
 /* Delivers one event: a `topology` event first sets the options (of the entry with this node's name) and the prices, then goes to
  * the stage if it consumes that kind. */
 int ctxp_stage_deliver(struct ctxp_stage *stage, const struct ctxp_event *event) __attribute__((warn_unused_result));
+/* Lets the stage ask what it will need for an event that is delivered later, under the options in force. */
+int ctxp_stage_prepare(struct ctxp_stage *stage, const struct ctxp_event *event) __attribute__((warn_unused_result));
 int ctxp_stage_save(struct ctxp_stage *stage) __attribute__((warn_unused_result));
 int ctxp_stage_query(struct ctxp_stage *stage, struct ctxp_raw query, struct ctxp_buf *reply, struct ctxp_error *err)
     __attribute__((warn_unused_result));

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "bus/answers.h"
 #include "bus/polling.h"
+#include "config/resolved.h"
 #include "runtime/mark.h"
 #include "runtime/node_int.h"
 
@@ -55,20 +56,31 @@ int ctxp_node_append(struct ctxp_node *node, const struct ctxp_event *event, uin
   struct ctxp_record record = {.ts_ms = event->ts_ms, .topic = ctxp_topic_of(event), .body = ctxp_buf_raw(&node->scratch)};
   int r = ctxp_node_put_record(node, &record);
   if (r < 0) return r;
-  node->events++;
+  node->appended++;
   *ret_seq = record.seq;
   return 0;
 }
 
 uint64_t ctxp_node_done(const struct ctxp_node *node) {
-  return node->source ? ctxp_stream_head(node->stream) : ctxp_merge_done(node->merge);
+  if (node->source) return ctxp_stream_head(node->stream);
+  uint64_t done = ctxp_merge_done(node->merge), deferred = ctxp_node_deferred_from(node);
+  return deferred <= done ? deferred - 1 : done;
 }
 
 /* ---- open ---- */
 static int read_topology(struct ctxp_node *node) {
   ctxp_auto_buf faults = {0};
-  if (ctxp_topology_read(node->options->topology_file, ctxp_registry_get(), &node->config, &faults) < 0)
-    return ctxp_node_fail(node, -EINVAL, "%s", ctxp_buf_cstr(&faults));
+  node->config = node->options->config;
+  if (!node->config) {
+    /* a stage gets its prices with the topology event; only the collector, which sends it, has the tables */
+    int (*reader)(const char *, const struct ctxp_stage_ops *const *, struct ctxp_config **, struct ctxp_buf *) =
+        node->source ? ctxp_topology_read : ctxp_topology_read_lean;
+    if (reader(node->options->topology_file, ctxp_registry_get(), &node->own_config, &faults) < 0)
+      return ctxp_node_fail(node, -EINVAL, "%s", ctxp_buf_cstr(&faults));
+    int r = node->source ? ctxp_resolved_prices(node->own_config, &node->error) : 0;
+    if (r < 0) return r;
+    node->config = node->own_config;
+  }
   node->self = ctxp_topology_node(node->config, node->options->name);
   if (!node->self) return ctxp_node_fail(node, -ENOENT, "%s: there is no node '%s'", node->options->topology_file, node->options->name);
   if (strcmp(node->self->ops->name, node->ops->name) != 0)
@@ -232,7 +244,7 @@ static void on_life(struct ctxp_node *node, uint64_t now_ms) {
 }
 
 struct polled {
-  zmq_pollitem_t items[3 + CTXP_PUBLISHER_ITEMS + SOURCE_ITEMS + 2 * 64];
+  zmq_pollitem_t items[4 + CTXP_PUBLISHER_ITEMS + SOURCE_ITEMS + 2 * 64];
   struct ctxp_poll known;
   unsigned publisher, source, source_count, upstreams, count;
 };
@@ -241,7 +253,9 @@ static void gather(struct ctxp_node *node, struct polled *p) {
   p->items[0] = (zmq_pollitem_t){.fd = node->signals, .events = ZMQ_POLLIN};
   p->items[1] = (zmq_pollitem_t){.socket = ctxp_control_server_socket(node->control), .events = ZMQ_POLLIN};
   p->items[2] = (zmq_pollitem_t){.fd = node->life >= 0 ? node->life : node->signals, .events = ZMQ_POLLIN};
-  p->publisher = p->count = 3;
+  int calls = ctxp_node_defer_fd(node);
+  p->items[3] = (zmq_pollitem_t){.fd = calls >= 0 ? calls : node->signals, .events = ZMQ_POLLIN};
+  p->publisher = p->count = 4;
   if (node->publisher) ctxp_publisher_items(node->publisher, p->items + p->count);
   if (node->publisher) p->count += CTXP_PUBLISHER_ITEMS;
   p->source = p->count;
@@ -310,10 +324,14 @@ static bool commit_due(struct ctxp_node *node, uint64_t now_ms, bool more) {
   return pending && now_ms >= node->pending_since_ms + longest;
 }
 
-/* one round of work: take, commit, checkpoint. *ret_more: come back at once */
-static int work(struct ctxp_node *node, uint64_t now_ms, bool source_ready, bool *ret_more) {
+/* one round of work: take, commit, checkpoint. *ret_more: come back at once; *ret_next: when calls are to be looked at again */
+static int work(struct ctxp_node *node, uint64_t now_ms, bool source_ready, bool *ret_more, uint64_t *ret_next) {
   bool more = source_ready;
   int r = node->source ? 0 : ctxp_node_work(node, now_ms, &more);
+  *ret_next = UINT64_MAX;
+  unsigned deferred = node->defer.count;
+  if (r == 0 && !node->source) r = ctxp_node_defer_step(node, now_ms, ret_next);
+  more |= node->defer.count < deferred; /* there is room again, or a topology event's turn has come */
   if (r == 0 && commit_due(node, now_ms, more)) r = ctxp_node_commit(node, now_ms);
   if (r == 0 && ctxp_node_checkpoint_due(node, now_ms)) r = ctxp_node_checkpoint(node, now_ms, false);
   if (r == 0) r = ctxp_node_waits(node, now_ms);
@@ -327,7 +345,7 @@ static int undo(struct ctxp_node *node, int code) {
   if (!full || !node->source || !node->source->aborted || node->phase != RUNNING) return code;
   ctxp_stream_abort(node->stream);
   ctxp_publisher_drop(node->publisher);
-  node->pending_bytes = 0;
+  node->pending_bytes = node->appended = 0;
   node->hurry = false;
   node->linger_until_ms = 0;
   if (strcmp(node->last_error, node->error.text) != 0)
@@ -343,7 +361,7 @@ static int loop(struct ctxp_node *node) {
   uint64_t next = 0;
   int r = 0;
   while (r == 0 && node->phase != LEAVING) {
-    uint64_t now = ctxp_clock_ms(), drain_next;
+    uint64_t now = ctxp_clock_ms(), drain_next, calls_next = UINT64_MAX;
     bool source_ready = false;
     gather(node, &p);
     int wait = more || next <= now ? 0 : next - now > IDLE_MS ? IDLE_MS :
@@ -352,10 +370,11 @@ static int loop(struct ctxp_node *node) {
       return ctxp_node_fail(node, -errno, "cannot wait: %s", zmq_strerror(errno));
     now = ctxp_clock_ms();
     r = dispatch(node, &p, now, &source_ready);
-    if (r == 0) r = work(node, now, source_ready, &more);
+    if (r == 0) r = work(node, now, source_ready, &more, &calls_next);
     if (r == 0) r = timers(node, now, &next);
     if (r < 0) r = undo(node, r);
-    if (r == 0) r = ctxp_node_drain_step(node, now, !more && !node->linger_until_ms, &drain_next);
+    if (r == 0) r = ctxp_node_drain_step(node, now, !more && !node->linger_until_ms && !node->defer.first, &drain_next);
+    next = earlier(next, calls_next);
     if (node->linger_until_ms) next = earlier(next, node->linger_until_ms);
     if (r == 0) next = earlier(earlier(next, drain_next), ctxp_node_checkpoint_next(node));
   }
@@ -364,6 +383,7 @@ static int loop(struct ctxp_node *node) {
 
 static void close_node(struct ctxp_node *node) {
   if (node->source_opened) node->source->close(node, node->stage);
+  ctxp_node_defer_deinit(node);
   ctxp_stage_free(node->stage);
   ctxp_control_server_free(node->control);
   for (unsigned i = 0; i < node->upstream_count; i++) ctxp_sub_free(node->upstreams[i].sub);
@@ -379,7 +399,7 @@ static void close_node(struct ctxp_node *node) {
   ctxp_buf_deinit(&node->scratch);
   ctxp_buf_deinit(&node->value);
   ctxp_buf_deinit(&node->topology);
-  ctxp_topology_free(node->config);
+  ctxp_topology_free(node->own_config);
 }
 
 static void tell(int fd, const char *head, const char *text) {
@@ -390,7 +410,6 @@ static void tell(int fd, const char *head, const char *text) {
     if (line[i] == '\n') line[i] = ' ';
   ssize_t written = write(fd, line, len < (int)sizeof(line) ? (size_t)len : sizeof(line) - 1);
   (void)written; /* whoever waits sees the end of the pipe */
-  close(fd);
 }
 
 static int exit_code(int code) {
@@ -408,13 +427,16 @@ int ctxp_node_run(const struct ctxp_node_options *options) {
       .life = options->life_fd,
       .started_ms = ctxp_clock_ms()};
   int r = open_node(node);
-  if (r < 0) {
-    tell(options->ready_fd, "error: ", node->error.text);
-  } else {
+  if (r >= 0) {
     tell(options->ready_fd, "ready", "");
     r = loop(node);
   }
-  if (r < 0) ctxp_log(CTXP_LOG_ERROR, "node", "%s", node->error.text[0] ? node->error.text : strerror(-r));
+  if (r < 0) {
+    const char *why = node->error.text[0] ? node->error.text : strerror(-r);
+    ctxp_log(CTXP_LOG_ERROR, "node", "%s", why);
+    tell(options->ready_fd, "error: ", why); /* where the disk is full the log cannot say it */
+  }
+  if (options->ready_fd >= 0) close(options->ready_fd);
   close_node(node);
   free(node);
   return exit_code(r);

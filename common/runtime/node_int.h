@@ -1,9 +1,11 @@
-/* The node's inside, shared by node.c (open, loop), node_stage.c (the stage's host), node_state.c (checkpoints, re-derivation,
- * holds), node_drain.c (ending) and node_status.c (what it answers on its control socket). */
+/* The node's inside, shared by node.c (open, loop), node_stage.c (the stage's host), node_defer.c (events that wait for a model),
+ * node_state.c (checkpoints, re-derivation, holds), node_drain.c (ending) and node_status.c (what it answers on its control socket). */
 #pragma once
+#include "bus/answers.h"
 #include "bus/merge.h"
 #include "bus/publish.h"
 #include "bus/subscribe.h"
+#include "model/model.h"
 #include "runtime/control_server.h"
 #include "runtime/node.h"
 
@@ -21,11 +23,23 @@ struct upstream {
   bool collector;
 };
 
+struct ctxp_deferred;
+struct ctxp_defer { /* events that wait for their turn */
+  struct ctxp_deferred *first, *last;
+  struct ctxp_deferred *made; /* by the call of the event that is being prepared */
+  struct ctxp_deferred *in_hand; /* that is being done */
+  unsigned count, ahead, under_way; /* ahead: done, and not yet in the stream */
+  size_t bytes;
+  uint64_t forgotten; /* first event of the stream when decisions were last forgotten */
+  struct ctxp_model *model; /* NULL: no call was made yet */
+};
+
 struct ctxp_node {
   const struct ctxp_node_options *options;
   const struct ctxp_stage_ops *ops;
   const struct ctxp_source_ops *source;
-  struct ctxp_config *config;
+  const struct ctxp_config *config;
+  struct ctxp_config *own_config; /* that which was read here; NULL: `config` is borrowed */
   const struct ctxp_node_config *self;
   volatile uint64_t *mark; /* of the collector's event in hand; runtime/mark.h */
   void *zmq, *answers, *source_data;
@@ -53,6 +67,8 @@ struct ctxp_node {
   uint64_t redo_next, redo_last, tail_version, tail_cause;
   bool tail_other, version_stored;
 
+  struct ctxp_defer defer;
+
   /* the ask in hand */
   uint64_t ask_seq;
   bool answered;
@@ -72,6 +88,7 @@ struct ctxp_node {
   uint64_t leave_ms, report_ms;
 
   uint64_t started_ms, events, refused;
+  uint64_t appended; /* events of a source that no commit has yet */
   char last_error[CTXP_ERROR_MAX];
 };
 
@@ -79,6 +96,24 @@ struct ctxp_node {
 extern const struct ctxp_host_ops ctxp_node_host;
 int ctxp_node_put_record(struct ctxp_node *node, struct ctxp_record *record);
 int ctxp_node_work(struct ctxp_node *node, uint64_t now_ms, bool *ret_more); /* takes what is at hand, within a bound */
+bool ctxp_node_is_ask(const struct ctxp_event *event);
+int ctxp_node_verdict(struct ctxp_node *node, enum ctxp_verdict_kind kind, uint64_t ask_seq, struct ctxp_raw actions);
+/* The stage does the event; open: its verdict is to be said, if only as a pass. */
+int ctxp_node_deliver_event(struct ctxp_node *node, const struct ctxp_event *event, const struct upstream *from, bool open);
+
+/* node_defer.c */
+bool ctxp_node_defer_takes(const struct ctxp_node *node, const struct ctxp_item *item); /* false: it has to wait outside */
+/* 1: the event is done, or waits here for its turn; 0: it is to be done now, without a reply. */
+int ctxp_node_defer(struct ctxp_node *node, const struct ctxp_item *item, const struct ctxp_event *event, struct upstream *from);
+int ctxp_node_defer_emit(struct ctxp_node *node, const struct ctxp_event *event); /* 1: it is its turn, append it */
+int ctxp_node_defer_step(struct ctxp_node *node, uint64_t now_ms, uint64_t *ret_next_ms); /* replies, calls, turns */
+int ctxp_node_defer_fd(const struct ctxp_node *node); /* -1: no call was made yet */
+uint64_t ctxp_node_deferred_from(const struct ctxp_node *node); /* number of the first that waits; UINT64_MAX: none */
+const struct ctxp_place *ctxp_node_deferred_place(const struct ctxp_node *node, const struct upstream *up); /* before it; NULL: none */
+int ctxp_node_forget_decisions(struct ctxp_node *node); /* about what the stream no longer holds */
+void ctxp_node_defer_deinit(struct ctxp_node *node);
+int ctxp_node_host_call(void *data, const struct ctxp_event *event, const struct ctxp_model_call *call);
+int ctxp_node_host_reply(void *data, const struct ctxp_event *event, struct ctxp_model_reply *ret_reply);
 
 /* node_state.c */
 int ctxp_node_load(struct ctxp_node *node); /* checkpoint and tail; before the upstreams are opened */

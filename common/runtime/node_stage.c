@@ -29,9 +29,12 @@ static int put_event(struct ctxp_node *node, const struct ctxp_event *event) {
   return ctxp_node_put_record(node, &record);
 }
 
-static int host_emit(void *data, const struct ctxp_event *event) { return put_event(data, event); }
+static int host_emit(void *data, const struct ctxp_event *event) {
+  int r = ctxp_node_defer_emit(data, event);
+  return r == 1 ? put_event(data, event) : r;
+}
 
-static int send_verdict(struct ctxp_node *node, enum ctxp_verdict_kind kind, uint64_t ask_seq, struct ctxp_raw actions) {
+int ctxp_node_verdict(struct ctxp_node *node, enum ctxp_verdict_kind kind, uint64_t ask_seq, struct ctxp_raw actions) {
   struct ctxp_verdict verdict = {.node = ctxp_str(node->self->name), .ask_seq = ask_seq, .kind = kind, .actions = actions};
   ctxp_auto_buf out = {0};
   ctxp_verdict_write(&out, &verdict);
@@ -44,7 +47,7 @@ static int host_answer(void *data, uint64_t ask_seq, struct ctxp_raw actions) {
   struct ctxp_node *node = data;
   if (!node->answers) return ctxp_node_fail(node, -EINVAL, "node '%s' answers, and is no mechanism behind a collector", node->self->name);
   if (ask_seq == node->ask_seq) node->answered = true;
-  return send_verdict(node, CTXP_VERDICT_ACTIONS, ask_seq, actions);
+  return ctxp_node_verdict(node, CTXP_VERDICT_ACTIONS, ask_seq, actions);
 }
 
 static int host_put(void *data, struct ctxp_raw key, struct ctxp_raw value) {
@@ -73,11 +76,18 @@ static int host_each(void *data, struct ctxp_raw prefix, int (*visit)(void *, st
 
 static void host_refuse(void *data, const char *sentence) { ctxp_node_count_refused(data, sentence); }
 
-const struct ctxp_host_ops ctxp_node_host = {
-    .emit = host_emit, .answer = host_answer, .put = host_put, .del = host_del, .get = host_get, .each = host_each, .refuse = host_refuse};
+const struct ctxp_host_ops ctxp_node_host = {.emit = host_emit,
+    .answer = host_answer,
+    .put = host_put,
+    .del = host_del,
+    .get = host_get,
+    .each = host_each,
+    .refuse = host_refuse,
+    .call = ctxp_node_host_call,
+    .reply = ctxp_node_host_reply};
 
 /* ---- delivery ---- */
-static bool is_ask(const struct ctxp_event *event) {
+bool ctxp_node_is_ask(const struct ctxp_event *event) {
   return (event->kind == CTXP_KIND_tool_result && event->tool_result.ask) || (event->kind == CTXP_KIND_context && event->context.ask);
 }
 
@@ -88,7 +98,20 @@ static int keep_topology(struct ctxp_node *node, struct ctxp_raw body) {
   return ctxp_buf_error(&node->topology) ? ctxp_node_fail(node, -ENOMEM, "out of memory for the topology") : 0;
 }
 
-static int deliver(struct ctxp_node *node, const struct ctxp_item *item, const struct upstream *from) {
+int ctxp_node_deliver_event(struct ctxp_node *node, const struct ctxp_event *event, const struct upstream *from, bool open) {
+  node->ask_seq = open ? event->seq : 0;
+  node->answered = false;
+  *node->mark = event->cause ? event->cause : event->seq; /* stays where it is, should we die of it */
+  int r = ctxp_stage_deliver(node->stage, event);
+  if (r == 0) *node->mark = 0;
+  if (r == 0 && open && !node->answered) r = ctxp_node_verdict(node, CTXP_VERDICT_PASS, event->seq, (struct ctxp_raw){0});
+  if (r < 0 && !node->error.text[0])
+    ctxp_node_fail(node, r, "node '%s' cannot do event %llu of '%s': %s", node->self->name, (unsigned long long)event->seq,
+        from->config->name, node->last_error[0] ? node->last_error : strerror(-r));
+  return r;
+}
+
+static int deliver(struct ctxp_node *node, const struct ctxp_item *item, struct upstream *from) {
   struct ctxp_event event;
   struct ctxp_fault fault;
   int r = ctxp_event_read(item->body, &event, &fault);
@@ -103,17 +126,9 @@ static int deliver(struct ctxp_node *node, const struct ctxp_item *item, const s
   event.cause = item->cause;
   event.ts_ms = item->ts_ms;
   if (event.kind == CTXP_KIND_topology && (r = keep_topology(node, item->body)) < 0) return r;
-  bool ask = node->answers && from->collector && is_ask(&event);
-  node->ask_seq = ask ? item->seq : 0;
-  node->answered = false;
-  *node->mark = item->cause ? item->cause : item->seq; /* stays where it is, should we die of it */
-  r = ctxp_stage_deliver(node->stage, &event);
-  if (r == 0) *node->mark = 0;
-  if (r == 0 && ask && !node->answered) r = send_verdict(node, CTXP_VERDICT_PASS, item->seq, (struct ctxp_raw){0});
-  if (r < 0 && !node->error.text[0])
-    ctxp_node_fail(node, r, "node '%s' cannot do event %llu of '%s': %s", node->self->name, (unsigned long long)item->seq,
-        from->config->name, node->last_error[0] ? node->last_error : strerror(-r));
-  return r;
+  r = ctxp_node_defer(node, item, &event, from);
+  if (r != 0) return r < 0 ? r : 0;
+  return ctxp_node_deliver_event(node, &event, from, node->answers && from->collector && ctxp_node_is_ask(&event));
 }
 
 /* a hold is said in the stream where it begins */
@@ -141,7 +156,7 @@ int ctxp_node_work(struct ctxp_node *node, uint64_t now_ms, bool *ret_more) {
   while (r == 1 && (count < WORK_COUNT || !ctxp_merge_between(node->merge))) {
     if (ctxp_merge_between(node->merge) && ctxp_node_full(node)) break;
     r = take_next(node, &item, &input);
-    if (r != 1) break;
+    if (r != 1 || !ctxp_node_defer_takes(node, &item)) break;
     int done = deliver(node, &item, &node->upstreams[input]);
     if (done < 0) return done;
     node->events++;
@@ -155,6 +170,6 @@ int ctxp_node_work(struct ctxp_node *node, uint64_t now_ms, bool *ret_more) {
   if (r < 0) return r;
   if (count && !node->inputs) node->checkpoint_ms = now_ms; /* from the first input on */
   node->inputs += count;
-  *ret_more = r == 1 && !ctxp_node_full(node);
+  *ret_more = r == 1 && !ctxp_node_full(node) && ctxp_node_defer_takes(node, &item);
   return count ? ctxp_node_redo_check(node) : 0;
 }

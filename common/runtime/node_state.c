@@ -215,7 +215,7 @@ int ctxp_node_redo_check(struct ctxp_node *node) {
   if (!node->stream || node->tail_other || node->redo_next > node->redo_last) return 0;
   int r = ctxp_stream_get(node->stream, node->redo_next, &node->value, &stored, &node->error);
   if (r < 0) return r;
-  return r == 0 && stored.cause <= ctxp_merge_done(node->merge) ? differs(node, &stored, node->redo_next) : 0;
+  return r == 0 && stored.cause <= ctxp_node_done(node) ? differs(node, &stored, node->redo_next) : 0;
 }
 
 /* ---- commits ---- */
@@ -240,6 +240,8 @@ static int commit_txn(struct ctxp_node *node, uint64_t now_ms) {
     return r;
   }
   node->pending_bytes = 0;
+  node->events += node->appended;
+  node->appended = 0;
   node->hurry = false;
   node->linger_until_ms = 0;
   if (node->publisher) {
@@ -277,7 +279,8 @@ static int put_checkpoint(struct ctxp_node *node, struct ctxp_place *places) {
                                                     ctxp_stream_next(node->stream) - 1);
   ctxp_pack_array(&out, node->upstream_count);
   for (unsigned i = 0; i < node->upstream_count; i++) {
-    places[i] = ctxp_sub_place(node->upstreams[i].sub);
+    const struct ctxp_place *deferred = ctxp_node_deferred_place(node, &node->upstreams[i]);
+    places[i] = deferred ? *deferred : ctxp_sub_place(node->upstreams[i].sub);
     ctxp_pack_array(&out, 2);
     ctxp_pack_cstr(&out, node->upstreams[i].config->name);
     ctxp_place_pack(&out, &places[i]);
@@ -291,6 +294,7 @@ static int put_checkpoint(struct ctxp_node *node, struct ctxp_place *places) {
 
 int ctxp_node_checkpoint(struct ctxp_node *node, uint64_t now_ms, bool ended) {
   if (node->source) return ctxp_node_commit(node, now_ms);
+  if (node->defer.ahead) return commit_txn(node, now_ms); /* the state is ahead of the stream: what it is will be derived again */
   struct ctxp_place *places = calloc(node->upstream_count ? node->upstream_count : 1, sizeof(*places));
   if (!places) return ctxp_node_fail(node, -ENOMEM, "out of memory for a checkpoint");
   node->saving = true;
@@ -312,12 +316,12 @@ int ctxp_node_checkpoint(struct ctxp_node *node, uint64_t now_ms, bool ended) {
 }
 
 bool ctxp_node_checkpoint_due(const struct ctxp_node *node, uint64_t now_ms) {
-  if (node->source || !node->inputs) return false;
+  if (node->source || !node->inputs || node->defer.ahead) return false;
   return now_ms >= node->checkpoint_ms + CHECKPOINT_MS || node->inputs >= CHECKPOINT_INPUTS || node->input_bytes >= CHECKPOINT_BYTES;
 }
 
 uint64_t ctxp_node_checkpoint_next(const struct ctxp_node *node) {
-  return node->source || !node->inputs ? UINT64_MAX : node->checkpoint_ms + CHECKPOINT_MS;
+  return node->source || !node->inputs || node->defer.ahead ? UINT64_MAX : node->checkpoint_ms + CHECKPOINT_MS;
 }
 
 /* ---- retention ---- */
@@ -331,6 +335,7 @@ int ctxp_node_retain(struct ctxp_node *node, uint64_t now_ms, bool *ret_more) {
       .utc_ms = ctxp_clock_utc_ms(),
       .drop = node->config->when_full_drop};
   int r = ctxp_stream_retain(node->stream, &rule, ret_more, &node->error);
+  if (r == 0) r = ctxp_node_forget_decisions(node);
   bool tight = ctxp_stream_bytes(node->stream) > node->config->max_bytes / 2;
   node->retain_ms = *ret_more ? now_ms : now_ms + (tight ? RETAIN_TIGHT_MS : RETAIN_MS);
   return r;

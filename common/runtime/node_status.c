@@ -6,6 +6,7 @@
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/cleanup.h"
+#include "config/resolved.h"
 #include "runtime/node_int.h"
 
 static uint64_t anonymous_bytes(void) {
@@ -115,10 +116,14 @@ int ctxp_node_subscribers(struct ctxp_node *node) {
 }
 
 int ctxp_node_reload(struct ctxp_node *node, struct ctxp_error *err) {
-  struct ctxp_config *config, *before = node->config;
+  struct ctxp_config *config, *before = node->own_config;
   ctxp_auto_buf faults = {0};
   if (ctxp_topology_read(node->options->topology_file, ctxp_registry_get(), &config, &faults) < 0)
     return ctxp_error_set(err, -EINVAL, "%s", ctxp_buf_cstr(&faults));
+  if (node->source && ctxp_resolved_prices(config, err) < 0) {
+    ctxp_topology_free(config);
+    return -EINVAL;
+  }
   const struct ctxp_node_config *self = ctxp_topology_node(config, node->options->name);
   bool whole = self != NULL;
   for (unsigned i = 0; i < node->upstream_count && whole; i++) whole = ctxp_topology_node(config, node->upstreams[i].config->name) != NULL;
@@ -129,7 +134,7 @@ int ctxp_node_reload(struct ctxp_node *node, struct ctxp_error *err) {
   }
   for (unsigned i = 0; i < node->upstream_count; i++)
     node->upstreams[i].config = ctxp_topology_node(config, node->upstreams[i].config->name);
-  node->config = config;
+  node->config = node->own_config = config;
   node->self = self;
   int r = node->publisher ? ctxp_node_subscribers(node) : 0;
   if (r < 0) *err = node->error;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "bus/merge.h"
+#include "runtime/decision.h"
 #include "runtime/host.h"
 #include "runtime/memory_store.h"
 #include "runtime/offline.h"
@@ -20,6 +21,10 @@ struct place { /* a stage and where what it emits goes */
   const struct ctxp_stage_ops *ops;
   struct ctxp_stage *stage;
   struct ctxp_memory_store *store;
+  /* of a mechanism that asks a model: its decisions, and the one about the event in hand */
+  struct ctxp_store *decisions;
+  struct ctxp_buf decision;
+  bool called;
   /* of a mechanism: what it derived from the event in hand */
   struct ctxp_items derived;
   struct ctxp_buf bytes;
@@ -122,8 +127,44 @@ static void host_refuse(void *data, const char *sentence) {
   (void)sentence; /* the node that ran said it */
   ((struct place *)data)->run->result.refused++;
 }
-static const struct ctxp_host_ops host = {
-    .emit = host_emit, .answer = host_answer, .put = host_put, .del = host_del, .get = host_get, .each = host_each, .refuse = host_refuse};
+static int lost(struct place *at, const struct ctxp_model_reply *begun) {
+  struct ctxp_model_reply reply = {.outcome = CTXP_MODEL_LOST, .why = CTXP_STR("no reply is recorded")};
+  reply.lost = begun->lost;
+  reply.lost_tokens = begun->lost_tokens;
+  at->run->result.undecided++;
+  ctxp_buf_reset(&at->decision);
+  ctxp_decision_pack(&at->decision, &reply);
+  return at->decision.failed ? out_of_memory(at->run) : 0;
+}
+static int host_call(void *data, const struct ctxp_event *event, const struct ctxp_model_call *call) {
+  struct place *at = data;
+  struct ctxp_model_reply reply = {0};
+  uint8_t room[CTXP_DECISION_KEY];
+  (void)call;
+  at->called = true;
+  int r = at->decisions ?
+      ctxp_store_get(at->decisions, CTXP_DB_DECISIONS, ctxp_decision_key(event->seq, room), &at->decision, at->run->err) :
+      1;
+  if (r == 0) r = ctxp_decision_unpack(ctxp_buf_raw(&at->decision), &reply);
+  if (r == -EBADMSG && !at->run->err->text[0])
+    return ctxp_error_set(
+        at->run->err, r, "the decision of node '%s' about event %llu does not decode", at->name, (unsigned long long)event->seq);
+  return r == 1 ? lost(at, &reply) : r;
+}
+static int host_reply(void *data, const struct ctxp_event *event, struct ctxp_model_reply *ret_reply) {
+  struct place *at = data;
+  (void)event;
+  return at->called ? ctxp_decision_unpack(ctxp_buf_raw(&at->decision), ret_reply) : 1;
+}
+static const struct ctxp_host_ops host = {.emit = host_emit,
+    .answer = host_answer,
+    .put = host_put,
+    .del = host_del,
+    .get = host_get,
+    .each = host_each,
+    .refuse = host_refuse,
+    .call = host_call,
+    .reply = host_reply};
 
 /* ---- the merge's flows ---- */
 static int collector_peek(void *data, struct ctxp_item *ret_item) {
@@ -152,17 +193,31 @@ static const struct ctxp_stage_ops *daemon_of(const struct offline *run, struct 
   return NULL;
 }
 
+/* The store of a mechanism that asks a model; none where it never ran. */
+static int open_decisions(struct offline *run, struct place *at) {
+  ctxp_auto_buf dir = {0};
+  struct ctxp_store_options options = {.read_only = true};
+  if (at->ops->role != CTXP_ROLE_MECHANISM_NODE || !at->ops->prepare) return 0;
+  ctxp_buf_printf(&dir, "%s/%s", run->options->state_dir, at->name);
+  int r = ctxp_store_open(ctxp_buf_cstr(&dir), &options, &at->decisions, run->err);
+  if (r == -ENOENT) run->err->text[0] = 0;
+  return r == -ENOENT ? 0 : r;
+}
+
 static int open_place(
     struct offline *run, struct place *at, struct ctxp_str name, const struct ctxp_stage_ops *ops, struct ctxp_raw options) {
   *at = (struct place){.run = run, .ops = ops, .name = ctxp_str_dup(name), .store = ctxp_memory_store_new()};
   if (!at->name || !at->store) return out_of_memory(run);
   int r = ctxp_stage_new(ops, at->name, options, &host, at, &at->stage, run->err);
+  if (r == 0) r = open_decisions(run, at);
   return r < 0 ? r : ctxp_stage_open(at->stage, run->err);
 }
 
 static void close_place(struct place *at) {
   ctxp_stage_free(at->stage);
   ctxp_memory_store_free(at->store);
+  ctxp_store_free(at->decisions);
+  ctxp_buf_deinit(&at->decision);
   free(at->derived.at);
   ctxp_buf_deinit(&at->bytes);
   free(at->name);
@@ -293,7 +348,9 @@ static int run_event(struct offline *run, const struct ctxp_record *record) {
     struct place *at = &run->mechanisms[i];
     at->derived.count = at->taken = 0;
     ctxp_buf_reset(&at->bytes);
-    r = ctxp_stage_deliver(at->stage, &event);
+    at->called = false;
+    r = ctxp_stage_prepare(at->stage, &event);
+    if (r == 0) r = ctxp_stage_deliver(at->stage, &event);
     if (r < 0 && !run->err->text[0])
       ctxp_error_set(run->err, r, "node '%s' cannot do event %llu: %s", at->name, (unsigned long long)record->seq, strerror(-r));
   }

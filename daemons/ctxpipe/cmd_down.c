@@ -26,11 +26,12 @@ static int stop(const struct ctxp_pipeline *pipeline, bool now, int timeout_ms, 
   if (pidfd < 0) return ctxp_error_set(err, -ESRCH, "the supervisor (pid %d) is gone; 'ctxpipe up' starts anew", (int)pid);
   int r = ctxp_rundir_read(pipeline->config->run_dir, &still, err); /* the pid is the supervisor's as long as it holds its lock */
   if (r < 0) return r;
-  if (r > 0) return 0; /* it ended between the two looks */
+  if (r > 0) return ctxp_rundir_ended(pipeline->config->run_dir, pid, err); /* it ended between the two looks */
   for (int i = 0; i < (now ? 2 : 1); i++)
     if (pidfd_send_signal(pidfd, i ? SIGINT : SIGTERM, NULL, 0) < 0 && errno != ESRCH)
       return ctxp_error_set(err, -errno, "could not signal the supervisor (pid %d): %s", (int)pid, strerror(errno));
-  return wait_for(pidfd, timeout_ms, err);
+  r = wait_for(pidfd, timeout_ms, err);
+  return r < 0 ? r : ctxp_rundir_ended(pipeline->config->run_dir, pid, err);
 }
 
 static int run(const struct ctxp_args *args) {
@@ -56,7 +57,9 @@ const struct ctxp_command ctxp_cmd_down = {
     .name = "down",
     .summary = "drain a running pipeline and wait for its end",
     .operands = "",
-    .details = "",
+    .details =
+        "Ingest closes, every node does what it has to, and leaves. A node that could not, as on a full disk, is named, and the exit code\n"
+        "is 1: nothing of it is lost, and the next 'up' goes on with it.",
     .flags = flags,
     .example = "ctxpipe down",
     .run = run,

@@ -103,6 +103,10 @@ static int run(const struct ctxp_args *args) {
   if (r == 0 && result.first > 1)
     fprintf(stderr, "ctxpipe: the stream begins with event %llu; what came before is no longer kept, and is in no figure\n",
         (unsigned long long)result.first);
+  if (r == 0 && result.undecided)
+    fprintf(stderr,
+        "ctxpipe: no reply is recorded of %llu calls of an auxiliary model; what they would have decided counts as not decided\n",
+        (unsigned long long)result.undecided);
   for (unsigned i = 0; replay && i < replay->sink_count; i++) ctxp_buf_deinit(&replay->options[i]);
   if (replay) ctxp_topology_free(replay->config);
   free(replay);

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/str.h"
 #include "codec/json.h"
 #include "ctxpipe/client.h"
@@ -15,8 +16,10 @@
 #define LINE_MAX_BYTES (64u << 20)
 #define ROUND_MS 500 /* between two looks at whether somebody wants us to stop */
 
-/* An event's number is that of its line among those that hold an event, so that the same lines with the same key are the same events.
- * Where the two numberings part is kept, to name the line of an event that the collector refuses. */
+/* An event's number is the count of lines that hold an event, up to its own, and below that a check of their texts: the same lines with
+ * the same key are the same events, and other lines with that key are noticed before anything of them is sent. Where the count and the
+ * lines' own part is kept, to name the line of an event that the collector refuses. */
+#define CHECK_BITS 23
 struct part {
   uint64_t seq, line;
 };
@@ -24,6 +27,8 @@ struct sender {
   struct ctxp_client *client;
   struct part *parts;
   size_t part_count, part_cap;
+  const char *key;
+  uint64_t chain; /* hash of the events' lines so far */
   uint64_t line, seq, bad, refused, already, answers, missed, ask_ms;
   bool ask;
 };
@@ -61,14 +66,17 @@ static void on_refused(void *data, uint64_t seq, struct ctxp_str kind, struct ct
   s->refused++;
   ctxp_buf_printf(&text, "refused by the collector: %.*s%s%.*s: %.*s", (int)kind.len, kind.ptr, field.len ? "." : "", (int)field.len,
       field.ptr, (int)reason.len, reason.ptr);
-  complain(line_of(s, seq), ctxp_buf_view(&text));
+  complain(line_of(s, seq >> CHECK_BITS), ctxp_buf_view(&text));
 }
 
 /* ---- one line ---- */
+static uint64_t number(const struct sender *s) { return s->seq << CHECK_BITS | (s->chain & ((UINT64_C(1) << CHECK_BITS) - 1)); }
+
 static int ask(struct sender *s, const struct ctxp_event *event, struct ctxp_error *err) {
   struct ctxp_raw answer;
   ctxp_auto_buf out = {0};
-  int r = ctxp_client_ask(s->client, event, (int)s->ask_ms, &answer, err);
+  int r = ctxp_client_number(s->client, number(s), err);
+  if (r == 0) r = ctxp_client_ask(s->client, event, (int)s->ask_ms, &answer, err);
   if (r < 0) return r;
   s->answers += r == 0;
   s->missed += r > 0;
@@ -90,10 +98,16 @@ static bool is_ask(const struct ctxp_event *event) {
 static int send_event(struct sender *s, const struct ctxp_event *event, struct ctxp_error *err) {
   if (s->ask && is_ask(event)) return ask(s, event, err);
   for (;;) {
-    int r = ctxp_client_send(s->client, event, s->seq, ROUND_MS, err);
+    int r = ctxp_client_send(s->client, event, number(s), ROUND_MS, err);
     if (r <= 0) return r;
     if (ctxp_stop) return ctxp_error_set(err, -EINTR, "stopped; what was not acknowledged was not sent for good");
   }
+}
+
+static int other_input(const struct sender *s, uint64_t position, struct ctxp_error *err) {
+  return ctxp_error_set(err, -EEXIST,
+      "key '%s' has sent %llu events before, and this input does not begin with them; nothing of it was sent: name another --key", s->key,
+      (unsigned long long)(position >> CHECK_BITS));
 }
 
 static int send_line(struct sender *s, struct ctxp_str line, uint64_t position, struct ctxp_error *err) {
@@ -112,14 +126,14 @@ static int send_line(struct sender *s, struct ctxp_str line, uint64_t position, 
     return 0;
   }
   s->seq++;
+  s->chain = ctxp_hash64(line.ptr, line.len, s->chain ^ line.len);
   if (note_line(s) < 0) return ctxp_error_set(err, -ENOMEM, "out of memory");
-  if (s->seq <= position) {
+  if (s->seq <= position >> CHECK_BITS) {
     s->already++;
-    return 0;
+    return s->seq == position >> CHECK_BITS && number(s) != position ? other_input(s, position, err) : 0;
   }
   r = send_event(s, &event, &why);
   if (r == -EINVAL || r == -EMSGSIZE) {
-    s->seq--; /* was not taken */
     s->bad++;
     complain(s->line, ctxp_str(why.text));
     return 0;
@@ -142,6 +156,7 @@ static int send_all(struct sender *s, FILE *in, uint64_t position, struct ctxp_e
     while (len && (line[len - 1] == '\n' || line[len - 1] == '\r')) len--;
     r = send_line(s, (struct ctxp_str){line, (size_t)len}, position, err);
   }
+  if (r == 0 && !ctxp_stop && !ferror(in) && s->seq < position >> CHECK_BITS) r = other_input(s, position, err);
   if (r == 0 && ferror(in) && !ctxp_stop) r = ctxp_error_set(err, -EIO, "could not read standard input: %s", strerror(errno));
   free(line);
   return r;
@@ -167,8 +182,9 @@ static int talk(const struct ctxp_args *args, const char *endpoint, struct sende
   ctxp_auto_buf own = {0};
   uint64_t position = 0;
   ctxp_buf_printf(&own, "send/%d/%llu", (int)getpid(), (unsigned long long)ctxp_clock_utc_ms());
+  s->key = key ? key : ctxp_buf_cstr(&own);
   struct ctxp_client_options options = {.endpoint = endpoint,
-      .key = key ? key : ctxp_buf_cstr(&own),
+      .key = s->key,
       .agent = agent ? agent : "send",
       .product = product ? product : "send",
       .refused = on_refused,
@@ -221,7 +237,8 @@ static const struct ctxp_flag flags[] = {
     {.name = "product", .value = "NAME", .help = "product of the sender, as pi or claude-code (default: send)"},
     {.name = "key",
         .value = "KEY",
-        .help = "who sends, across runs: lines that this key has sent before are not sent again (default: a new one)"},
+        .help =
+            "who sends, across runs: lines that this key has sent before are not sent again; they must stand first (default: a new one)"},
     {.name = "ask", .help = "wait for the answer of each event with \"ask\":true, and print it"},
     {.name = "timeout", .value = "MS", .help = "how long to wait for an answer (default 30000)"},
     {.name = NULL},
@@ -235,5 +252,6 @@ const struct ctxp_command ctxp_cmd_send = {
     .run = run,
     .details = "Every event is acknowledged before the command ends. A line that is no event, or that the collector refuses, is named with "
                "its number and\n"
-               "the field that is wrong; the others are sent, and the exit code is 1.",
+               "the field that is wrong; the others are sent, and the exit code is 1.\n"
+               "With --key, input that does not begin with what the key has sent before is refused as a whole.",
 };

@@ -51,9 +51,8 @@ const struct ctxp_command ctxp_cmd_up = {
     .flags = flags,
     .run = run,
     .example = "ctxpipe up --detach",
-    .details = "Starts the daemons of the topology, the sinks first and the collector last, says one line for each when it is ready and "
-               "'ready' when\n"
-               "events are accepted. A daemon that dies is started again. Ctrl-C, SIGTERM or 'ctxpipe down' drain it; a second signal "
+    .details = "Starts the daemons of the topology, says one line for each when it is ready, and 'ready' when all are and events are\n"
+               "accepted. A daemon that dies is started again. Ctrl-C, SIGTERM or 'ctxpipe down' drain it; a second signal "
                "stops it at once,\n"
                "and loses nothing either. SIGHUP makes the sinks reopen their files.",
 };

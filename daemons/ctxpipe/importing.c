@@ -32,13 +32,14 @@ int ctxp_importing(const struct ctxp_args *args, const char *endpoint, struct ct
   int r = ctxp_import_run(&options, ret_result, err);
   ctxp_progress_end(&progress);
   if (r == 0 && ret_result->files == 0 && ret_result->fault_count == 0)
-    r = ctxp_error_set(err, -ENOENT, "no transcript was found in '%s'%s; name files or folders with sessions of claude-code or pi (.jsonl)",
+    r = ctxp_error_set(err, -ENOENT, "no transcript was found in '%s'%s; name files or folders with sessions of " CTXP_FORMAT_NAMES,
         args->operands[0], args->operand_count > 1 ? " and the others" : "");
   return r;
 }
 
 bool ctxp_importing_complain(const struct ctxp_import_result *result) {
   ctxp_auto_buf text = {0};
+  ctxp_term_lines(&text, ctxp_buf_view(&result->remarks));
   ctxp_term_lines(&text, ctxp_buf_view(&result->faults));
   if (text.len && text.ptr[text.len - 1] != '\n') ctxp_buf_char(&text, '\n');
   if (result->refused) {

@@ -5,7 +5,7 @@
 
 #define CTXP_IMPORTING_FLAGS \
   {.name = "agent", .value = "NAME", .help = "the agent that the sessions are booked on (default: the product's name)"}, \
-  { .name = "format", .value = "NAME", .help = "read every file as this format instead of by its content" }
+  { .name = "format", .value = "NAME", .help = "read every file as this format instead of by its content: " CTXP_FORMAT_NAMES }
 
 /* Is --format one that there is? -EINVAL with a sentence. */
 int ctxp_importing_choose(const struct ctxp_args *args, struct ctxp_error *err) __attribute__((warn_unused_result));

@@ -61,7 +61,7 @@ static void be_supervisor(const struct ctxp_launch_options *options, int tell_fd
   struct teller teller = {.fd = tell_fd, .state_dir = options->detach ? options->config->state_dir : NULL};
   struct ctxp_error err = {{0}};
   struct ctxp_supervise_options supervise = {
-      .config = options->config, .log_level = options->log_level, .life_fd = life_fd, .say = say, .data = &teller};
+      .config = options->config, .log_level = options->log_level, .be = options->be, .life_fd = life_fd, .say = say, .data = &teller};
   setsid();
   redirect();
   int r = ctxp_supervise(&supervise, &err);

@@ -6,6 +6,7 @@
 struct ctxp_launch_options { /* borrowed for the call */
   const struct ctxp_config *config;
   const char *log_level;
+  ctxp_be_node *be; /* as the supervisor has it */
   bool detach; /* outlives this process (its own session; what it says also goes to state_dir/logs/supervisor.log); else it
                               ends with it */
   const char *remove_when_done; /* a directory that the supervisor removes when its nodes have ended; NULL: none */

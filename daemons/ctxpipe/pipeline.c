@@ -16,10 +16,10 @@
 #define CATCH_UP_MS 5000
 
 /* every fault is a sentence of its own, with file, line and column */
-static int read_topology(const char *file, struct ctxp_config **ret_config, struct ctxp_error *err) {
+static int read_topology(const char *file, bool lean, struct ctxp_config **ret_config, struct ctxp_error *err) {
   ctxp_auto_buf faults = {0}, safe = {0};
   unsigned count = 0;
-  int r = ctxp_topology_read(file, ctxp_registry_get(), ret_config, &faults);
+  int r = (lean ? ctxp_topology_read_lean : ctxp_topology_read)(file, ctxp_registry_get(), ret_config, &faults);
   if (r == 0) return 0;
   for (size_t i = 0; i < faults.len; i++) count += faults.ptr[i] == '\n';
   if (count <= 1) {
@@ -85,12 +85,14 @@ int ctxp_pipeline_private(const char *dir, const char *prices, struct ctxp_confi
   if (file) ctxp_buf_str(&text, ", ");
   if (file) put_path(file, &text);
   ctxp_buf_str(&text, "]\n");
-  return parse_builtin(&text, ret_config, err);
+  int r = parse_builtin(&text, ret_config, err);
+  if (r == 0) ctxp_topology_leave_out(*ret_config, CTXP_ROLE_SINK_NODE); /* the fold is asked; nobody would read their files */
+  return r;
 }
 
 int ctxp_pipeline_config(const struct ctxp_args *args, struct ctxp_config **ret_config, struct ctxp_error *err) {
   const char *file = ctxp_args_get(args, "file");
-  return file ? read_topology(file, ret_config, err) : builtin_topology(ret_config, err);
+  return file ? read_topology(file, false, ret_config, err) : builtin_topology(ret_config, err);
 }
 
 static int run_dir_of(const struct ctxp_args *args, struct ctxp_buf *ret_dir, struct ctxp_error *err) {
@@ -116,7 +118,7 @@ int ctxp_pipeline_find(const struct ctxp_args *args, struct ctxp_pipeline *ret_p
     r = ctxp_error_set(
         err, -ENOENT, "no pipeline runs in '%s'; 'ctxpipe up' starts one, -f or --run-dir name another", ctxp_buf_cstr(&dir));
   ctxp_buf_printf(&file, "%s/topology.yaml", ctxp_buf_cstr(&dir));
-  if (r == 0) r = read_topology(ctxp_buf_cstr(&file), &pipeline.config, err);
+  if (r == 0) r = read_topology(ctxp_buf_cstr(&file), true, &pipeline.config, err);
   if (r < 0)
     ctxp_pipeline_deinit(&pipeline);
   else

@@ -1,12 +1,15 @@
 #include "ctxpipe/private.h"
 #include <errno.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include "base/str.h"
 #include "codec/msgpack.h"
 #include "ctxpipe/rundir.h"
 #include "ctxpipe/stop.h"
+#include "runtime/daemon_main.h"
 
 #define ROUND_MS 1000
 
@@ -20,13 +23,36 @@ static int make_dir(struct ctxp_private *p, struct ctxp_error *err) {
   return ctxp_error_set(err, r, "could not make a temporary directory: %s", strerror(-r));
 }
 
+/* A pipeline of some seconds: its nodes are forks of the supervisor, which has their programs and the topology in its memory already. */
+static int be_node(const struct ctxp_config *config, const char *topology, const char *name, int ready_fd, int life_fd) {
+  const struct ctxp_stage_ops *ops = ctxp_topology_node(config, name)->ops;
+  struct ctxp_node_options options = {.ops = ops,
+      .source = ctxp_registry_source(ops),
+      .topology_file = topology,
+      .config = config,
+      .name = name,
+      .ready_fd = ready_fd,
+      .life_fd = life_fd};
+  prctl(PR_SET_NAME, ops->name);
+  return ctxp_daemon_run(&options, CTXP_LOG_WARN);
+}
+
+/* For this process and those that are forked from it: what was allocated is kept for what is to come, which is more of the same. */
+static void keep_memory(void) {
+  mallopt(M_ARENA_MAX, 1);
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);
+  mallopt(M_TRIM_THRESHOLD, 256 << 20);
+  mallopt(M_TOP_PAD, 1 << 20);
+}
+
 int ctxp_private_open(const char *prices, struct ctxp_private *ret_private, struct ctxp_error *err) {
   struct ctxp_private p = {.launch = {.life = -1}};
+  keep_memory();
   int r = make_dir(&p, err);
   if (r < 0) return r;
   r = ctxp_pipeline_private(p.dir, prices, &p.config, err);
   if (r == 0) {
-    struct ctxp_launch_options options = {.config = p.config, .log_level = "warn", .remove_when_done = p.dir, .stop = &ctxp_stop};
+    struct ctxp_launch_options options = {.config = p.config, .log_level = "warn", .be = be_node, .remove_when_done = p.dir, .stop = &ctxp_stop};
     r = ctxp_launch(&options, &p.launch, err);
   }
   *ret_private = p;

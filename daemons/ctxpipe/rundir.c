@@ -11,6 +11,7 @@
 #include "base/cleanup.h"
 #include "base/str.h"
 #include "codec/json.h"
+#include "codec/msgpack.h"
 
 /* the folder and those above it */
 static int make(const char *path, struct ctxp_error *err) {
@@ -123,14 +124,29 @@ static bool is_free(const char *run_dir) {
   return fd < 0 || fcntl(fd, F_OFD_GETLK, &lock) < 0 || lock.l_type == F_UNLCK;
 }
 
-int ctxp_rundir_read(const char *run_dir, struct ctxp_buf *ret_map, struct ctxp_error *err) {
+/* 1: there is none */
+static int read_json(const char *run_dir, const char *name, struct ctxp_buf *ret_map, struct ctxp_error *err) {
   ctxp_auto_buf path = {0}, text = {0};
   char block[4096];
   ssize_t n;
-  if (is_free(run_dir)) return 1;
-  ctxp_buf_printf(&path, "%s/supervisor.json", run_dir);
+  ctxp_buf_printf(&path, "%s/%s", run_dir, name);
   ctxp_auto_close int fd = open(ctxp_buf_cstr(&path), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
   if (fd < 0) return errno == ENOENT ? 1 : ctxp_error_set(err, -errno, "could not read '%s': %s", ctxp_buf_cstr(&path), strerror(errno));
   while ((n = read(fd, block, sizeof(block))) > 0 && text.len < (4u << 20)) ctxp_buf_add(&text, block, (size_t)n);
   return ctxp_json_to_raw(ctxp_buf_view(&text), ret_map, err);
+}
+
+int ctxp_rundir_read(const char *run_dir, struct ctxp_buf *ret_map, struct ctxp_error *err) {
+  return is_free(run_dir) ? 1 : read_json(run_dir, "supervisor.json", ret_map, err);
+}
+
+int ctxp_rundir_ended(const char *run_dir, pid_t pid, struct ctxp_error *err) {
+  ctxp_auto_buf map = {0};
+  int r = read_json(run_dir, CTXP_RUNDIR_ENDED, &map, err);
+  if (r < 0) return r;
+  if (r > 0 || ctxp_map_u64(ctxp_buf_raw(&map), "pid", 0) != (uint64_t)pid)
+    return ctxp_error_set(err, -ECHILD,
+        "the supervisor (pid %d) ended without a word: it was killed; the next 'ctxpipe up' goes on from what is stored", (int)pid);
+  struct ctxp_str sentence = ctxp_map_str(ctxp_buf_raw(&map), "error");
+  return sentence.len ? ctxp_error_set(err, -EAGAIN, "%.*s", (int)sentence.len, sentence.ptr) : 0;
 }

@@ -14,6 +14,10 @@ int ctxp_rundir_open(const struct ctxp_config *config, unsigned wait_ms, struct 
     __attribute__((warn_unused_result));
 void ctxp_rundir_close(struct ctxp_rundir *dirs);
 
+#define CTXP_RUNDIR_ENDED "ended.json"
+/* What the supervisor `pid` said when it ended, for one that asked for it: 0, it ended as it was asked; <0 with its sentence. */
+int ctxp_rundir_ended(const char *run_dir, pid_t pid, struct ctxp_error *err) __attribute__((warn_unused_result));
+
 /* Replaces run_dir/NAME as a whole. */
 int ctxp_rundir_write(const char *run_dir, const char *name, const struct ctxp_buf *text, struct ctxp_error *err)
     __attribute__((warn_unused_result));

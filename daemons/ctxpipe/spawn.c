@@ -99,7 +99,7 @@ enum { READY_FD = 3,
   LIFE_FD = 4,
   LOCK_FD = 5 };
 
-/* In the child, between fork and exec: nothing but system calls. */
+/* In the child, after fork: nothing but system calls. */
 static void become(const struct ctxp_spawn *spawn, int ready_fd, char *const argv[]) {
   struct sigaction reset = {.sa_handler = SIG_DFL};
   sigset_t none;
@@ -114,6 +114,7 @@ static void become(const struct ctxp_spawn *spawn, int ready_fd, char *const arg
   if (dup2(null, 0) < 0 || dup2(high[0], 1) < 0 || dup2(high[0], 2) < 0 || dup2(high[1], READY_FD) < 0 || dup2(high[2], LIFE_FD) < 0 ||
       dup2(high[3], LOCK_FD) < 0 || close_range(LOCK_FD + 1, ~0u, 0) < 0)
     _exit(126);
+  if (spawn->be) _exit(spawn->be(spawn->config, spawn->topology, spawn->node, READY_FD, LIFE_FD));
   execv(spawn->program, argv);
   dprintf(READY_FD, "error: could not run '%s': %s\n", spawn->program, strerror(errno));
   _exit(127);

@@ -15,11 +15,13 @@
 #include "base/clock.h"
 #include "base/str.h"
 #include "codec/json.h"
+#include "config/resolved.h"
 #include "ctxpipe/restart.h"
 #include "ctxpipe/rundir.h"
 #include "ctxpipe/spawn.h"
 #include "runtime/mark.h"
 
+#define READY "ready\n" /* a daemon's word on its ready pipe */
 #define LOG_CHECK_MS 10000
 #define AT_ONCE_MS 5000 /* from the second signal to SIGKILL */
 #define LATE_MS 5000 /* beyond drain_s, before the second signal */
@@ -44,7 +46,9 @@ struct node {
   off_t log_start;
   struct ctxp_restart restart;
   struct ctxp_buf words; /* from the ready pipe */
-  struct ctxp_error last;
+  struct ctxp_error last; /* its last words, kept when it runs again: status shows them */
+  bool recovered; /* it is ready since */
+  bool undrained; /* a drain came and it could not do all that it had to */
 };
 enum phase { STARTING,
   RUNNING,
@@ -62,6 +66,7 @@ struct supervisor {
   enum phase phase;
   uint64_t deadline, next_log_check;
   int signals, life[2], result;
+  bool hurried; /* it was asked to stop at once: nothing is to be complained of */
   struct ctxp_buf topology_file;
   struct ctxp_error *err;
 };
@@ -121,28 +126,18 @@ static void give_up(struct supervisor *sv, int code, const char *sentence) {
   at_once(sv);
 }
 
-static void drain(struct supervisor *sv) {
-  bool whole = true;
-  if (sv->phase == STARTING) {
-    at_once(sv);
-    return;
-  }
-  for (unsigned i = 0; i < sv->count; i++) whole &= sv->nodes[i].state == NODE_READY;
-  sv->phase = DRAINING;
-  sv->deadline = ctxp_clock_ms() + (whole ? sv->config->drain_s * 1000 + LATE_MS : BROKEN_DRAIN_MS);
-  stop_all(sv, SIGTERM);
-}
-
 static int start_node(struct supervisor *sv, struct node *n, struct ctxp_error *err) {
   ctxp_auto_buf program = {0};
   ctxp_auto_close int log_fd = -1;
   struct stat file;
-  int r = ctxp_spawn_find(n->config->ops->name, &program, err);
+  int r = sv->options->be ? 0 : ctxp_spawn_find(n->config->ops->name, &program, err);
   if (r == 0) r = ctxp_spawn_log(sv->dirs.logs, n->config->name, &log_fd, err);
   if (r < 0) return r;
   n->log_start = fstat(log_fd, &file) == 0 ? file.st_size : 0;
   ctxp_buf_reset(&n->words);
   struct ctxp_spawn spawn = {.program = ctxp_buf_cstr(&program),
+      .be = sv->options->be,
+      .config = sv->config,
       .topology = ctxp_buf_cstr(&sv->topology_file),
       .node = n->config->name,
       .log_level = sv->options->log_level,
@@ -154,23 +149,55 @@ static int start_node(struct supervisor *sv, struct node *n, struct ctxp_error *
   return r;
 }
 
+/* A drain with a node missing cannot complete; those before it wait for it in vain. */
+static void drain_without(struct supervisor *sv, struct node *n) {
+  uint64_t soon = ctxp_clock_ms() + BROKEN_DRAIN_MS;
+  n->undrained = true;
+  if (sv->phase == DRAINING && soon < sv->deadline) sv->deadline = soon;
+}
+
+/* What is being started, or waits for its next start, is started now and drained when it is ready: its trouble may be over. */
+static void drain(struct supervisor *sv) {
+  struct ctxp_error err;
+  if (sv->phase == STARTING) {
+    at_once(sv);
+    return;
+  }
+  sv->phase = DRAINING;
+  sv->deadline = ctxp_clock_ms() + sv->config->drain_s * 1000 + LATE_MS;
+  for (unsigned i = sv->count; i-- > 0;) { /* the collector first, then down the flow */
+    struct node *n = &sv->nodes[i];
+    if (n->state == NODE_READY)
+      kill(n->pid, SIGTERM);
+    else if (n->state != NODE_STARTING && (n->state != NODE_BACKOFF || start_node(sv, n, &err) < 0))
+      drain_without(sv, n);
+  }
+}
+
+/* one sentence on what a drain left undone; false: nothing */
+static bool not_drained(const struct supervisor *sv, struct ctxp_buf *out) {
+  for (unsigned i = 0; i < sv->count; i++) {
+    const struct node *n = &sv->nodes[i];
+    if (n->undrained) ctxp_buf_printf(out, "%s%s", out->len ? ", " : "not drained: ", n->config->name);
+  }
+  if (!out->len) return false;
+  ctxp_buf_str(out, "; nothing is lost, and the next 'ctxpipe up' goes on with it");
+  for (unsigned i = 0; i < sv->count; i++)
+    if (sv->nodes[i].undrained && sv->nodes[i].last.text[0]) ctxp_buf_printf(out, " (%s)", sv->nodes[i].last.text);
+  return true;
+}
+
 static void start_or_give_up(struct supervisor *sv, struct node *n) {
   struct ctxp_error err;
   int r = start_node(sv, n, &err);
   if (r < 0) give_up(sv, r, err.text);
 }
 
-/* The collector is started when everything behind it is ready; the pipeline is ready when the collector is. */
+/* The pipeline is ready when every node is: until then what agents send is kept, and nobody has been told that it may come. */
 static void go_on_starting(struct supervisor *sv) {
-  unsigned others = 0, ready = 0;
   if (sv->phase != STARTING) return;
-  for (unsigned i = 0; i < sv->count; i++) {
-    others += !is_collector(&sv->nodes[i]) && sv->nodes[i].state != NODE_READY;
-    ready += sv->nodes[i].state == NODE_READY;
-  }
-  for (unsigned i = 0; i < sv->count && !others; i++)
-    if (sv->nodes[i].state == NODE_WAITING) start_or_give_up(sv, &sv->nodes[i]);
-  if (ready < sv->count || sv->phase != STARTING) return;
+  for (unsigned i = 0; i < sv->count; i++)
+    if (sv->nodes[i].state != NODE_READY) return;
   sv->phase = RUNNING;
   report(sv);
   for (unsigned i = 0; i < sv->count; i++)
@@ -181,7 +208,8 @@ static void go_on_starting(struct supervisor *sv) {
 static void became_ready(struct supervisor *sv, struct node *n) {
   n->state = NODE_READY;
   n->ready_at = ctxp_clock_ms();
-  n->last.text[0] = 0;
+  n->recovered = true;
+  if (sv->phase == DRAINING) kill(n->pid, SIGTERM);
   say(sv, CTXP_SAY_NODE, "%-12s %-18s %s, pid %d", n->config->name, n->config->ops->name, n->restart.restarts ? "ready again" : "ready",
       (int)n->pid);
   go_on_starting(sv);
@@ -198,28 +226,31 @@ static void read_ready(struct supervisor *sv, struct node *n) {
   ssize_t got;
   while ((got = read(n->ready_fd, block, sizeof(block))) > 0)
     if (n->words.len < 4096) ctxp_buf_add(&n->words, block, (size_t)got);
-  if (strncmp(ctxp_buf_cstr(&n->words), "ready\n", 6) == 0 && n->state == NODE_STARTING) {
-    close_ready(n);
-    became_ready(sv, n);
-  } else if (got == 0) { /* it is ending; what it said is kept for its death */
-    close_ready(n);
-  }
+  if (ctxp_str_starts(ctxp_buf_view(&n->words), READY) && n->state == NODE_STARTING) became_ready(sv, n);
+  if (got == 0) close_ready(n); /* it is ending; what it said is kept for its death */
+}
+
+/* what it said why it ends, on the pipe that no full disk stops */
+static bool said_why(const struct node *n, struct ctxp_buf *words) {
+  struct ctxp_str said = ctxp_buf_view(&n->words);
+  if (ctxp_str_starts(said, READY)) said.ptr += strlen(READY), said.len -= strlen(READY);
+  if (!ctxp_str_starts(said, "error: ")) return false;
+  ctxp_buf_add(words, said.ptr + 7, said.len - 7);
+  while (words->len && words->ptr[words->len - 1] == '\n') words->len--;
+  return true;
 }
 
 /* one sentence on why: what it said on its ready pipe, else the last line of its log, else how it ended */
 static void last_words(struct supervisor *sv, struct node *n, int status) {
   ctxp_auto_buf words = {0};
   char how[80];
+  n->recovered = false;
   if (WIFSIGNALED(status))
     snprintf(how, sizeof(how), "was ended by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
   else
     snprintf(how, sizeof(how), "ended with exit code %d", WEXITSTATUS(status));
-  if (n->words.len > 7 && memcmp(n->words.ptr, "error: ", 7) == 0) {
-    ctxp_buf_add(&words, n->words.ptr + 7, n->words.len - 7);
-    while (words.len && words.ptr[words.len - 1] == '\n') words.len--;
-  } else if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL) { /* somebody else's doing, which its log cannot know */
+  if (!said_why(n, &words) && (!WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL)) /* somebody else's doing, which its log cannot know */
     ctxp_spawn_last_words(sv->dirs.logs, n->config->name, n->log_start, &words);
-  }
   if (ctxp_str_starts(ctxp_buf_view(&words), "node '") && !WIFSIGNALED(status))
     ctxp_error_set(&n->last, 0, "%s", ctxp_buf_cstr(&words)); /* its own sentence says all */
   else
@@ -266,13 +297,29 @@ static void reap(struct supervisor *sv) {
       if (sv->phase <= RUNNING) {
         died(sv, n, status);
       } else {
-        if (sv->phase == DRAINING && !(WIFEXITED(status) && WEXITSTATUS(status) == 0)) last_words(sv, n, status);
+        bool well = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+        if (sv->phase == DRAINING && n->ready_fd >= 0) read_ready(sv, n);
+        if (sv->phase == DRAINING && !well) last_words(sv, n, status);
+        if (sv->phase == DRAINING && (!well || n->state == NODE_STARTING)) drain_without(sv, n);
         n->state = NODE_ENDED;
       }
       close_ready(n);
     }
   }
   report(sv);
+}
+
+static void hurry(struct supervisor *sv) {
+  sv->hurried = true;
+  at_once(sv);
+}
+
+/* Nobody is missing, and yet it takes too long: those that still run have not done all. */
+static void drain_is_late(struct supervisor *sv) {
+  bool missing = false;
+  for (unsigned i = 0; i < sv->count; i++) missing |= sv->nodes[i].undrained;
+  for (unsigned i = 0; i < sv->count && !missing; i++) sv->nodes[i].undrained = is_alive(&sv->nodes[i]);
+  at_once(sv);
 }
 
 static void on_signal(struct supervisor *sv) {
@@ -285,7 +332,7 @@ static void on_signal(struct supervisor *sv) {
       if (sv->phase < DRAINING)
         drain(sv);
       else
-        at_once(sv);
+        hurry(sv);
       report(sv);
     }
   }
@@ -300,7 +347,7 @@ static void on_time(struct supervisor *sv) {
   }
   if (sv->phase > RUNNING && now >= sv->deadline) {
     if (sv->phase == DRAINING)
-      at_once(sv);
+      drain_is_late(sv);
     else
       stop_all(sv, SIGKILL);
     if (sv->phase == AT_ONCE && now >= sv->deadline) sv->phase = KILLING;
@@ -339,7 +386,7 @@ static void loop(struct supervisor *sv) {
     }
     for (unsigned i = 2; i < count; i++)
       if (fds[i].revents && sv->nodes[i - 2].ready_fd >= 0) read_ready(sv, &sv->nodes[i - 2]);
-    if (fds[1].revents) at_once(sv);
+    if (fds[1].revents) hurry(sv);
     if (fds[0].revents) on_signal(sv);
     on_time(sv);
   }
@@ -359,15 +406,21 @@ static int order_nodes(struct supervisor *sv) {
   return sv->count <= 256 ? 0 : ctxp_error_set(sv->err, -E2BIG, "the topology has %u nodes; at most 256 can be supervised", sv->count);
 }
 
+static int write_resolved(struct supervisor *sv) {
+  ctxp_auto_buf topology = {0}, prices = {0};
+  const char *dir = sv->config->run_dir;
+  ctxp_buf_printf(&sv->topology_file, "%s/" CTXP_RESOLVED_TOPOLOGY, dir);
+  int r = ctxp_resolved_write(sv->config, &topology, &prices);
+  if (r < 0) return ctxp_error_set(sv->err, r, "out of memory");
+  r = ctxp_rundir_write(dir, CTXP_RESOLVED_PRICES, &prices, sv->err);
+  return r < 0 ? r : ctxp_rundir_write(dir, CTXP_RESOLVED_TOPOLOGY, &topology, sv->err);
+}
+
 static int prepare(struct supervisor *sv) {
-  ctxp_auto_buf text = {0};
   sigset_t mask;
   int r = ctxp_rundir_open(sv->config, ORPHANS_MS, &sv->dirs, sv->err);
   if (r == 0) r = order_nodes(sv);
-  if (r < 0) return r;
-  ctxp_buf_printf(&sv->topology_file, "%s/topology.yaml", sv->config->run_dir);
-  r = ctxp_topology_write(sv->config, &text);
-  r = r < 0 ? ctxp_error_set(sv->err, r, "out of memory") : ctxp_rundir_write(sv->config->run_dir, "topology.yaml", &text, sv->err);
+  if (r == 0) r = write_resolved(sv);
   if (r < 0) return r;
   sigemptyset(&mask);
   sigaddset(&mask, SIGCHLD);
@@ -380,13 +433,24 @@ static int prepare(struct supervisor *sv) {
   return 0;
 }
 
+/* For whoever asked for the end and is not our parent: run_dir/ended.json. */
+static void say_end(struct supervisor *sv) {
+  ctxp_auto_buf out = {0}, sentence = {0};
+  struct ctxp_error err;
+  if (!sv->hurried && sv->result == 0 && not_drained(sv, &sentence))
+    sv->result = ctxp_error_set(sv->err, -EAGAIN, "%s", ctxp_buf_cstr(&sentence));
+  for (unsigned i = 0; i < sv->count && sv->result == 0; i++)
+    if (sv->nodes[i].last.text[0] && !sv->nodes[i].recovered) say(sv, CTXP_SAY_END, "%s", sv->nodes[i].last.text);
+  ctxp_buf_printf(&out, "{\"pid\":%d,\"error\":", (int)getpid());
+  ctxp_json_str(&out, ctxp_str(sv->result < 0 ? sv->err->text : ""));
+  ctxp_buf_str(&out, "}\n");
+  if (ctxp_rundir_write(sv->config->run_dir, CTXP_RUNDIR_ENDED, &out, &err) < 0) say(sv, CTXP_SAY_END, "%s", err.text);
+}
+
 static void finish(struct supervisor *sv) {
   ctxp_auto_buf path = {0};
-  for (unsigned i = 0; i < sv->count; i++) {
-    const struct node *n = &sv->nodes[i];
-    if (n->last.text[0] && sv->result == 0) say(sv, CTXP_SAY_END, "%s", n->last.text);
-    ctxp_buf_deinit(&sv->nodes[i].words);
-  }
+  if (sv->nodes) say_end(sv);
+  for (unsigned i = 0; i < sv->count; i++) ctxp_buf_deinit(&sv->nodes[i].words);
   ctxp_buf_printf(&path, "%s/supervisor.json", sv->config->run_dir);
   if (sv->nodes) unlink(ctxp_buf_cstr(&path)); /* else another supervisor's */
   free(sv->nodes);
@@ -404,12 +468,11 @@ int ctxp_supervise(const struct ctxp_supervise_options *options, struct ctxp_err
   if (r == 0) {
     sv.next_log_check = ctxp_clock_ms() + LOG_CHECK_MS;
     report(&sv);
-    for (unsigned i = 0; i < sv.count && sv.phase == STARTING; i++)
-      if (!is_collector(&sv.nodes[i])) start_or_give_up(&sv, &sv.nodes[i]);
-    go_on_starting(&sv);
+    for (unsigned i = 0; i < sv.count && sv.phase == STARTING; i++) start_or_give_up(&sv, &sv.nodes[i]);
     loop(&sv);
-    r = sv.result;
+  } else {
+    sv.result = r;
   }
   finish(&sv);
-  return r;
+  return sv.result;
 }

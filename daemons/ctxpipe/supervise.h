@@ -1,7 +1,7 @@
-/* The supervisor of a pipeline: starts the daemons of a topology, sinks first and the collector last, starts again what died, and
- * drains them. One thread, one loop over signals and the daemons' ready pipes. It opens neither ZeroMQ nor LMDB: it forks. */
+/* The supervisor of a pipeline: starts the daemons of a topology, all at once (each waits for what it reads from by itself), starts again
+ * what died, and drains them. One thread, one loop over signals and the daemons' ready pipes. It opens neither ZeroMQ nor LMDB: it forks. */
 #pragma once
-#include "config/topology.h"
+#include "ctxpipe/spawn.h"
 
 enum ctxp_say {
   CTXP_SAY_NODE, /* a node is ready, died, was started again: one line */
@@ -11,6 +11,7 @@ enum ctxp_say {
 struct ctxp_supervise_options { /* borrowed for the call */
   const struct ctxp_config *config;
   const char *log_level;
+  ctxp_be_node *be; /* the nodes are forks that call it; NULL: they are programs */
   int life_fd; /* its end: nobody wants the pipeline any more, stop at once; -1: none */
   void (*say)(void *data, enum ctxp_say what, const char *line);
   void *data;

@@ -20,11 +20,11 @@ void ctxp_content_block(struct ctxp_json *json, uint32_t block, struct ctxp_cont
   uint32_t at[4];
   ctxp_json_pick(json, block, keys, 4, at);
   struct ctxp_str type = ctxp_json_text(json, at[0]);
-  if (ctxp_str_is(type, "text")) {
+  if (ctxp_str_is(type, "text") || ctxp_str_is(type, "input_text") || ctxp_str_is(type, "output_text")) {
     add_string(json, at[1], sum);
   } else if (ctxp_str_is(type, "thinking")) {
     add_units(sum, ctxp_json_units(json, at[2]));
-  } else if (ctxp_str_is(type, "image") || ctxp_str_is(type, "document")) {
+  } else if (ctxp_str_is(type, "image") || ctxp_str_is(type, "document") || ctxp_str_is(type, "input_image")) {
     sum->tokens += CTXP_IMAGE_TOKENS;
     sum->pieces += CTXP_PIECES_IMAGE;
     sum->images++;

@@ -10,7 +10,7 @@ struct ctxp_content {
   uint64_t pieces; /* tenths (tokens/pieces.h); of thinking none: its size is told otherwise */
   uint32_t images, texts;
 };
-/* One block {type: text, image, document, thinking, tool_reference}; others count nothing. */
+/* One block {type: text, input_text, output_text, image, input_image, document, thinking, tool_reference}; others count nothing. */
 void ctxp_content_block(struct ctxp_json *json, uint32_t block, struct ctxp_content *sum);
 /* A string, or an array of blocks and strings. */
 void ctxp_content_all(struct ctxp_json *json, uint32_t content, struct ctxp_content *sum);

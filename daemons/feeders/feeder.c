@@ -6,7 +6,7 @@
 #include "ctxpipe/client.h"
 #include "feeders/import.h"
 
-#define OPEN_CLIENTS 8
+#define OPEN_CLIENTS 4
 #define BATCH_BYTES ((size_t)256 << 10)
 #define WAIT_MS 200 /* between looks at `stop` */
 #define SILENCE_MS 60000 /* without any acknowledgement: the collector does not take it */

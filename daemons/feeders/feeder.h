@@ -1,11 +1,15 @@
 /* Importing transcripts: files and folders of agents' own records become events, sent through the client library.
  *
  * A file is read as its format says, auto-detected by content. The client's key is the file's identity, and an event's number a
- * function of its place in the file, so that importing again repeats nothing and a file that has grown goes on where it ended. */
+ * function of its place in the file and of what stands before it, so that importing again repeats nothing and a file that has grown goes
+ * on where it ended. Another content under the same identity (a session that went on on two machines, a file that was rewritten) is
+ * read as a version of its own; the identities of calls keep what versions have in common from counting twice. */
 #pragma once
 #include "base/buf.h"
 #include "ctxpipe/error.h"
 #include "ctxpipe/event.h"
+
+#define CTXP_FORMAT_NAMES "claude-code, codex, gemini-cli, gg, opencode, pi"
 
 struct ctxp_import_progress {
   uint64_t files_done, files_total, bytes_done, bytes_total, events;
@@ -25,6 +29,7 @@ struct ctxp_import_result {
   struct ctxp_buf passed_over; /* MessagePack array of {file, kind, count} */
   struct ctxp_buf faults; /* sentences, one a line: files that could not be read, in whole or in part */
   unsigned fault_count;
+  struct ctxp_buf remarks; /* sentences, one a line, about files that were read in whole: of which another version was read before */
 };
 /* Is there a format of that name? -EINVAL with a sentence that lists them. */
 int ctxp_import_check_format(const char *name, struct ctxp_error *err) __attribute__((warn_unused_result));

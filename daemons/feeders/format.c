@@ -1,12 +1,14 @@
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 #include "base/str.h"
 #include "feeders/format.h"
 
 #define DETECT_LINES 200
 #define TEXT_MAX ((size_t)8 << 20) /* of one event: well below the collector's limit of an event */
 
-static const struct ctxp_format *const formats[] = {&ctxp_format_pi, &ctxp_format_claude_code};
+static const struct ctxp_format *const formats[] = {&ctxp_format_pi, &ctxp_format_codex, &ctxp_format_gemini, &ctxp_format_gg,
+    &ctxp_format_opencode, &ctxp_format_claude_code /* whose lines have the least of their own */};
 
 const struct ctxp_format *ctxp_format_find(const char *name) {
   for (size_t i = 0; i < sizeof(formats) / sizeof(formats[0]); i++)
@@ -24,19 +26,49 @@ static int detect(struct ctxp_transcript *t) {
     if (r == -ENOMEM) return r;
     if (r < 0) continue;
     for (size_t i = 0; i < sizeof(formats) / sizeof(formats[0]); i++)
-      if (formats[i]->detect(t->json)) return t->format = formats[i], 0;
+      if (formats[i]->detect && formats[i]->detect(t->json)) return t->format = formats[i], 0;
     if (t->json->failed) return -ENOMEM;
   }
   return 0;
 }
 
+/* Is the file one JSON text, of this format or of any? It begins with a line that is all of it, or that opens it. The format reads its text
+ * again. */
+static int detect_document(struct ctxp_transcript *t, const struct ctxp_format *wanted) {
+  struct ctxp_line line;
+  ctxp_auto_buf text = {0};
+  struct ctxp_error unused;
+  int r;
+  do r = ctxp_lines_next(t->lines, &line);
+  while (r > 0 && !line.too_long && ctxp_str_blank(line.text));
+  if (r <= 0) return r;
+  if (ctxp_str_is(ctxp_js_trim(line.text), "{"))
+    r = ctxp_transcript_document(t, &text, &unused);
+  else
+    r = ctxp_json_load(t->json, line.text, NULL);
+  for (size_t i = 0; r == 0 && i < sizeof(formats) / sizeof(formats[0]); i++) {
+    if ((wanted && wanted != formats[i]) || !formats[i]->detect_document || !formats[i]->detect_document(t->json)) continue;
+    t->format = formats[i];
+    t->document = true;
+    break;
+  }
+  t->lines->at = 0;
+  t->lines->number = 1;
+  return r == -ENOMEM || t->json->failed ? -ENOMEM : 0;
+}
+
 int ctxp_transcript_open(struct ctxp_transcript *t, const struct ctxp_format *format, struct ctxp_error *err) {
   int r = 0;
+  if (t->lines->size >> CTXP_PLACE_BITS) return ctxp_error_set(err, -EFBIG, "%s: is larger than 1 TiB", t->path);
   t->format = format;
-  if (!format) r = detect(t);
+  if (!format || format->detect_document) r = detect_document(t, format);
+  if (r == 0 && !t->format) r = detect(t);
+  if (r == 0 && t->format && !t->format->detect && !t->document)
+    return ctxp_error_set(err, -EBADMSG, "%s: is no JSON text of the format %s", t->path, t->format->name);
   t->lines->at = 0;
   t->lines->number = 1;
   if (r == 0 && t->format) r = t->format->index(t, err);
+  if (r == -EBADMSG || r == -EFBIG) return r; /* said by the format */
   if (r < 0 && r != -ENOMEM) return ctxp_error_set(err, r, "%s: cannot be read: error %d", t->path, -r);
   return r < 0 ? ctxp_error_set(err, r, "%s: out of memory while reading it", t->path) : 0;
 }
@@ -44,6 +76,7 @@ int ctxp_transcript_open(struct ctxp_transcript *t, const struct ctxp_format *fo
 void ctxp_transcript_close(struct ctxp_transcript *t) {
   if (t->format) t->format->close(t);
   ctxp_buf_deinit(&t->identity);
+  ctxp_places_deinit(&t->places);
   t->state = NULL;
 }
 
@@ -66,14 +99,19 @@ int ctxp_transcript_line(struct ctxp_transcript *t, struct ctxp_line *line) {
     if (line->too_long) {
       snprintf(why.text, sizeof(why.text), "the line has %llu bytes, more than %zu", (unsigned long long)line->bytes, t->lines->line_bytes);
       note_bad(t, line, &why);
+      ctxp_places_pass(&t->places, (struct ctxp_str){why.text, strlen(why.text)});
       continue;
     }
     if (ctxp_str_blank(line->text)) continue;
     r = ctxp_json_load(t->json, line->text, &why);
     if (r == -ENOMEM) return r;
-    if (r == 0 && ctxp_json_type(t->json, 0) == CTXP_JSON_OBJECT) return 1;
+    if (r == 0 && ctxp_json_type(t->json, 0) == CTXP_JSON_OBJECT) {
+      r = ctxp_places_add(&t->places, line->offset, line->bytes, line->text);
+      return r < 0 ? r : 1;
+    }
     if (r == 0) ctxp_error_set(&why, 0, "the line is no JSON object");
     note_bad(t, line, &why);
+    ctxp_places_pass(&t->places, line->text);
   }
 }
 
@@ -81,6 +119,8 @@ int ctxp_transcript_line(struct ctxp_transcript *t, struct ctxp_line *line) {
 void ctxp_feed_line(struct ctxp_feed *feed, uint64_t offset, uint64_t bytes, uint64_t ts_ms) {
   feed->seq = offset + 1;
   feed->line_end = offset + bytes + 1;
+  const struct ctxp_text_place *place = ctxp_places_find(feed->places, offset);
+  feed->check = place ? place->check : 0;
   if (ts_ms) feed->ts_ms = ts_ms;
 }
 
@@ -101,7 +141,7 @@ int ctxp_feed_send(struct ctxp_feed *feed, struct ctxp_event *event, struct ctxp
   event->session = feed->session;
   event->thread = feed->thread;
   cut_text(event);
-  int r = feed->send(feed->data, event, seq, err);
+  int r = feed->send(feed->data, event, ctxp_place_number(seq, feed->check), err);
   if (r == 0) feed->events++;
   return r;
 }

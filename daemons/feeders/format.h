@@ -4,17 +4,21 @@
 #include "codec/json_read.h"
 #include "feeders/lines.h"
 #include "feeders/notes.h"
+#include "feeders/places.h"
 
 #define CTXP_WINDOW_NAME_MAX 400 /* bytes of a session's or a thread's name: the collector takes 512 */
 
-/* Where the events of one file go. An event's number is the place of the line that gives it, plus 1, plus its ordinal within the
- * line; so the same file always gives the same numbers, and what is at or below `position` has been sent before. */
+/* Where the events of one file go. An event's place is that of the line that gives it, plus 1, plus its ordinal within the line; so the
+ * same file always gives the same places, and what is at or below `position` has been sent before. Its number is made of the place and of
+ * what the file was up to the line's end (places.h). */
 struct ctxp_feed {
   int (*send)(void *data, const struct ctxp_event *event, uint64_t seq, struct ctxp_error *err);
   void *data;
-  uint64_t position;
-  uint64_t seq; /* of the next event */
-  uint64_t line_end; /* the first number of the next line */
+  const struct ctxp_places *places;
+  uint32_t check; /* of the line at hand */
+  uint64_t position; /* a place */
+  uint64_t seq; /* place of the next event */
+  uint64_t line_end; /* the first place of the next line */
   uint64_t events; /* that were sent */
   struct ctxp_str agent, session, thread; /* of the next event */
   uint64_t ts_ms;
@@ -29,7 +33,9 @@ struct ctxp_transcript { /* one file being read */
   const struct ctxp_format *format;
   void *state; /* the format's */
   struct ctxp_buf identity; /* out of index(): what the file is, wherever it lies: session and thread */
+  struct ctxp_places places; /* of its lines */
   uint64_t line_count;
+  bool document; /* the file is one JSON text, not lines */
   void (*tick)(void *data, uint64_t bytes); /* progress of index(); may be NULL */
   void *tick_data;
   /* The calls that spawned sub-agents, known from other files of the session; empty: not known. */
@@ -41,13 +47,15 @@ struct ctxp_transcript { /* one file being read */
 struct ctxp_format {
   const char *name; /* the product, as `session_start` has it and the default agent */
   /* Does this line (its root is value 0) show that the file is of this format? */
-  bool (*detect)(struct ctxp_json *line);
+  bool (*detect)(struct ctxp_json *line); /* NULL: the format has no lines */
+  bool (*detect_document)(struct ctxp_json *document); /* NULL: the format is never one JSON text as a whole */
   int (*index)(struct ctxp_transcript *transcript, struct ctxp_error *err);
   int (*emit)(struct ctxp_transcript *transcript, struct ctxp_feed *feed, struct ctxp_error *err);
   void (*close)(struct ctxp_transcript *transcript);
 };
 
-extern const struct ctxp_format ctxp_format_claude_code, ctxp_format_pi;
+extern const struct ctxp_format ctxp_format_claude_code, ctxp_format_pi, ctxp_format_codex, ctxp_format_gemini, ctxp_format_gg,
+    ctxp_format_opencode;
 /* by name; NULL: there is none */
 const struct ctxp_format *ctxp_format_find(const char *name);
 
@@ -57,6 +65,10 @@ int ctxp_transcript_open(struct ctxp_transcript *transcript, const struct ctxp_f
 void ctxp_transcript_close(struct ctxp_transcript *transcript);
 /* Reads and passes the next line that holds a JSON object to transcript->json; notes the others. 1: a line; 0: the end. */
 int ctxp_transcript_line(struct ctxp_transcript *transcript, struct ctxp_line *line) __attribute__((warn_unused_result));
+
+/* The whole file, as a format that is one JSON text has it: kept in *out (as UTF-8) and read into transcript->json. */
+int ctxp_transcript_document(struct ctxp_transcript *transcript, struct ctxp_buf *out, struct ctxp_error *err)
+    __attribute__((warn_unused_result));
 
 /* ---- sending ---- */
 void ctxp_feed_line(struct ctxp_feed *feed, uint64_t offset, uint64_t bytes, uint64_t ts_ms);

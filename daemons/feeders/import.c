@@ -9,6 +9,7 @@
 #include "feeders/walk.h"
 
 #define KEY_MAX 200
+#define VERSIONS_MAX 64 /* of one session: each other content under one identity */
 #define TELL_MS 100
 
 struct run {
@@ -50,22 +51,24 @@ static int send_event(void *data, const struct ctxp_event *event, uint64_t seq, 
   if (r < 0) return r;
   run->progress.events++;
   if (run->progress.events % 64 == 0) {
-    run->progress.bytes_done = run->before + run->half + seq / 2;
+    run->progress.bytes_done = run->before + run->half + ctxp_place_of(seq) / 2;
     tell(run, false);
   }
   return 0;
 }
 
-/* the client's key of a file: what it is, wherever it lies */
-static void make_key(const struct ctxp_transcript *t, char ret_key[KEY_MAX]) {
+/* The client's key of a file: what it is, wherever it lies. Another content under the same identity is another version of it. */
+static void make_key(const struct ctxp_transcript *t, unsigned version, char ret_key[KEY_MAX]) {
   struct ctxp_str identity = ctxp_buf_view(&t->identity);
-  int len = snprintf(ret_key, KEY_MAX, "%s:%.*s", t->format->name, (int)identity.len, identity.ptr);
+  char end[16] = "";
+  if (version > 1) snprintf(end, sizeof(end), "~%u", version);
+  int len = snprintf(ret_key, KEY_MAX, "%s:%.*s%s", t->format->name, (int)identity.len, identity.ptr, end);
   bool plain = len > 0 && len < KEY_MAX;
-  for (size_t i = 0; i < identity.len; i++) plain = plain && identity.ptr[i] > ' ' && identity.ptr[i] < 0x7f;
+  for (size_t i = 0; i < identity.len; i++) plain = plain && identity.ptr[i] > ' ' && identity.ptr[i] < 0x7f && identity.ptr[i] != '~';
   if (plain) return;
   char hex[CTXP_HASH_HEX];
   ctxp_hash128_hex(ctxp_hash128(identity.ptr, identity.len), hex);
-  snprintf(ret_key, KEY_MAX, "%s:#%s", t->format->name, hex);
+  snprintf(ret_key, KEY_MAX, "%s:#%s%s", t->format->name, hex, end);
 }
 
 static struct ctxp_str spawned(void *data, struct ctxp_str agent) {
@@ -81,12 +84,38 @@ static void note_spawned(void *data, struct ctxp_str agent, struct ctxp_str call
     return; /* then it is not said who spawned it */
 }
 
+/* Begins with the version of the session whose content this file goes on from, or with a new one. 1: there are too many. */
+static int open_version(struct run *run, struct ctxp_transcript *t, struct ctxp_feed *feed, struct ctxp_error *err) {
+  enum ctxp_fit fit = CTXP_FIT_SAME, first = CTXP_FIT_SAME;
+  unsigned version = 0;
+  do {
+    char key[KEY_MAX];
+    uint64_t number;
+    if (++version > VERSIONS_MAX) return 1;
+    make_key(t, version, key);
+    int r = run->sink->open(run->sink->data, key, t->format->name, feed->agent.ptr, &number, err);
+    if (r < 0) return r;
+    fit = ctxp_places_fit(&t->places, number);
+    if (version == 1) first = fit;
+    feed->position = ctxp_place_of(number);
+  } while (fit != CTXP_FIT_SAME);
+  if (version == 1 || feed->position || t->places.count == 0) return 0;
+  if (first == CTXP_FIT_SHORTER)
+    ctxp_notes_remark(&run->notes, "%s: is shorter than what was read of this session before; what both have counts once", t->path);
+  else
+    ctxp_notes_remark(&run->notes, "%s: differs from what was read of this session before; what both have counts once", t->path);
+  return 0;
+}
+
 static int send_file(struct run *run, struct ctxp_transcript *t, struct ctxp_error *err) {
-  char key[KEY_MAX];
-  struct ctxp_feed feed = {.send = send_event, .data = run};
-  make_key(t, key);
+  struct ctxp_feed feed = {.send = send_event, .data = run, .places = &t->places};
   feed.agent = ctxp_str(run->options->agent ? run->options->agent : t->format->name);
-  int r = run->sink->open(run->sink->data, key, t->format->name, feed.agent.ptr, &feed.position, err);
+  int r = open_version(run, t, &feed, err);
+  if (r > 0) {
+    ctxp_notes_fault(
+        &run->notes, "%s: its session was read with other contents %d times before; this one was not read", t->path, VERSIONS_MAX);
+    return 0;
+  }
   if (r < 0) return r;
   r = t->format->emit(t, &feed, err);
   run->result->events += feed.events;
@@ -104,6 +133,7 @@ static struct ctxp_str stem_of(const char *path) {
   const char *slash = strrchr(path, '/');
   struct ctxp_str stem = ctxp_str(slash ? slash + 1 : path);
   if (ctxp_str_ends(stem, ".jsonl")) stem.len -= strlen(".jsonl");
+  if (ctxp_str_ends(stem, ".json")) stem.len -= strlen(".json");
   return stem;
 }
 
@@ -114,6 +144,11 @@ static void init_transcript(struct run *run, struct ctxp_transcript *t, const ch
   t->spawned = spawned;
   t->note_spawned = note_spawned;
   t->spawned_data = run;
+}
+
+static bool is_database(struct ctxp_lines *lines) {
+  struct ctxp_str head;
+  return lines->size >= 16 && ctxp_lines_read(lines, 0, 15, &head) > 0 && ctxp_str_is(head, "SQLite format 3");
 }
 
 /* a file that cannot be read is told and passed over; <0: nothing more can be sent */
@@ -133,8 +168,11 @@ static int read_file(struct run *run, const struct ctxp_file *file, struct ctxp_
   if (!t.format) {
     if (run->lines.size == 0)
       ctxp_notes_fault(&run->notes, "%s: is empty", file->path);
+    else if (file->named && is_database(&run->lines))
+      ctxp_notes_fault(
+          &run->notes, "%s: is a database; write its sessions out with 'opencode export' and name those files", file->path);
     else if (file->named)
-      ctxp_notes_fault(&run->notes, "%s: is no transcript of a format that is known (claude-code, pi)", file->path);
+      ctxp_notes_fault(&run->notes, "%s: is no transcript of a format that is known (" CTXP_FORMAT_NAMES ")", file->path);
     else
       ctxp_notes_passed(&run->notes, CTXP_STR("file of an unknown format"));
     return 0;
@@ -170,7 +208,7 @@ static void deinit_run(struct run *run) {
 
 int ctxp_import_check_format(const char *name, struct ctxp_error *err) {
   if (ctxp_format_find(name)) return 0;
-  return ctxp_error_set(err, -EINVAL, "there is no format '%s'; the formats are claude-code and pi", name);
+  return ctxp_error_set(err, -EINVAL, "there is no format '%s'; the formats are " CTXP_FORMAT_NAMES, name);
 }
 
 int ctxp_import_files(const struct ctxp_import_options *options, const struct ctxp_import_sink *sink, struct ctxp_import_result *ret_result,
@@ -187,13 +225,15 @@ int ctxp_import_files(const struct ctxp_import_options *options, const struct ct
   ret_result->sessions = run.sessions.count ? run.sessions.count - 1 : 0;
   ctxp_notes_end(&run.notes);
   tell(&run, true);
-  if (r == 0 && (ret_result->passed_over.failed || ret_result->faults.failed)) r = ctxp_error_set(err, -ENOMEM, "out of memory");
+  if (r == 0 && (ret_result->passed_over.failed || ret_result->faults.failed || ret_result->remarks.failed))
+    r = ctxp_error_set(err, -ENOMEM, "out of memory");
   return r;
 }
 
 void ctxp_import_result_deinit(struct ctxp_import_result *result) {
   ctxp_buf_deinit(&result->passed_over);
   ctxp_buf_deinit(&result->faults);
+  ctxp_buf_deinit(&result->remarks);
 }
 
 int ctxp_import_memory(
@@ -210,7 +250,7 @@ int ctxp_import_memory(
   init_transcript(&run, &t, "memory.jsonl", &lines);
   int r = ctxp_transcript_open(&t, NULL, &err);
   if (r == 0 && t.format) {
-    struct ctxp_feed feed = {.send = send, .data = data, .agent = ctxp_str(t.format->name)};
+    struct ctxp_feed feed = {.send = send, .data = data, .places = &t.places, .agent = ctxp_str(t.format->name)};
     r = t.format->emit(&t, &feed, &err);
   }
   ctxp_notes_file_end(&run.notes);

@@ -8,7 +8,7 @@
 
 #define BUFFER_BYTES ((size_t)16 << 20)
 #define LINE_BYTES ((size_t)64 << 20)
-#define READ_BYTES ((size_t)256 << 10) /* at once: what is read is looked at while it is in the processor's cache */
+#define READ_BYTES ((size_t)64 << 10) /* at once: what is read is looked at while it is in the processor's cache */
 
 int ctxp_lines_open(struct ctxp_lines *lines, const char *path, struct ctxp_error *err) {
   struct stat st;

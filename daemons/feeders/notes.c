@@ -16,15 +16,26 @@ void ctxp_notes_file(struct ctxp_notes *notes, const char *file) {
   notes->bad_lines = 0;
 }
 
-void ctxp_notes_fault(struct ctxp_notes *notes, const char *format, ...) {
+static void add_sentence(struct ctxp_buf *out, const char *format, va_list args) {
   char sentence[CTXP_ERROR_MAX];
+  vsnprintf(sentence, sizeof(sentence), format, args);
+  ctxp_buf_str(out, sentence);
+  ctxp_buf_char(out, '\n');
+}
+
+void ctxp_notes_fault(struct ctxp_notes *notes, const char *format, ...) {
   va_list args;
   va_start(args, format);
-  vsnprintf(sentence, sizeof(sentence), format, args);
+  add_sentence(&notes->result->faults, format, args);
   va_end(args);
-  ctxp_buf_str(&notes->result->faults, sentence);
-  ctxp_buf_char(&notes->result->faults, '\n');
   notes->result->fault_count++;
+}
+
+void ctxp_notes_remark(struct ctxp_notes *notes, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  add_sentence(&notes->result->remarks, format, args);
+  va_end(args);
 }
 
 void ctxp_notes_bad_line(struct ctxp_notes *notes, uint64_t number, const char *why) {

@@ -16,6 +16,8 @@ struct ctxp_notes {
 void ctxp_notes_begin(struct ctxp_notes *notes, struct ctxp_import_result *result);
 void ctxp_notes_file(struct ctxp_notes *notes, const char *file);
 void ctxp_notes_fault(struct ctxp_notes *notes, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Of the file as a whole, and no fault of it. */
+void ctxp_notes_remark(struct ctxp_notes *notes, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void ctxp_notes_bad_line(struct ctxp_notes *notes, uint64_t number, const char *why);
 void ctxp_notes_passed(struct ctxp_notes *notes, struct ctxp_str kind);
 void ctxp_notes_file_end(struct ctxp_notes *notes);

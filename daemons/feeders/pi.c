@@ -363,9 +363,11 @@ int pi_emit(struct ctxp_transcript *t, struct ctxp_feed *feed, struct ctxp_error
 }
 
 static bool detect(struct ctxp_json *json) {
-  static const struct ctxp_str keys[] = {{"type", 4}, {"id", 2}, {"cwd", 3}, {"timestamp", 9}};
-  uint32_t at[4];
-  ctxp_json_pick(json, 0, keys, 4, at);
+  static const struct ctxp_str keys[] = {{"type", 4}, {"id", 2}, {"cwd", 3}, {"timestamp", 9}, {"message", 7}};
+  uint32_t at[5];
+  ctxp_json_pick(json, 0, keys, 5, at);
+  if (ctxp_json_is(json, at[0], "message_start") || ctxp_json_is(json, at[0], "message_end")) /* of a stream without its header */
+    return ctxp_json_type(json, ctxp_json_get(json, at[4], "role")) == CTXP_JSON_STRING;
   return ctxp_json_is(json, at[0], "session") && ctxp_json_type(json, at[1]) == CTXP_JSON_STRING &&
       (ctxp_json_type(json, at[2]) == CTXP_JSON_STRING || ctxp_json_type(json, at[3]) == CTXP_JSON_STRING);
 }

@@ -1,5 +1,5 @@
-/* pi's session files (and OpenClaw's, which are the same) as an index of one file. A session is a tree of entries; the request of a
- * call is the path from the root to it, from the latest compaction on that path. */
+/* pi's session files (and OpenClaw's, which are the same) and the streams of `pi --mode json` as an index of one file. A session is a tree
+ * of entries; the request of a call is the path from the root to it, from the latest compaction on that path. */
 #pragma once
 #include "feeders/format.h"
 #include "feeders/window.h"

@@ -27,11 +27,12 @@ enum {
   K_DATA,
   K_CWD,
   K_MODEL,
+  K_RESULT,
   KEYS
 };
 static const struct ctxp_str entry_keys[KEYS] = {{"type", 4}, {"id", 2}, {"parentId", 8}, {"timestamp", 9}, {"message", 7}, {"summary", 7},
     {"usage", 5}, {"firstKeptEntryId", 16}, {"firstKeptEntryIndex", 19}, {"tokensBefore", 12}, {"targetId", 8}, {"replacement", 11},
-    {"customType", 10}, {"content", 7}, {"data", 4}, {"cwd", 3}, {"modelId", 7}};
+    {"customType", 10}, {"content", 7}, {"data", 4}, {"cwd", 3}, {"modelId", 7}, {"result", 6}};
 enum { M_ROLE,
   M_CONTENT,
   M_MODEL,
@@ -240,6 +241,15 @@ static void read_message(struct reader *r) {
   }
 }
 
+/* as `pi --mode json` tells it: the summary takes the place of all before it */
+static void read_stream_compaction(struct reader *r) {
+  uint32_t summary = ctxp_json_get(r->json, r->at[K_RESULT], "summary");
+  if (ctxp_json_type(r->json, summary) != CTXP_JSON_STRING) return; /* it was given up */
+  set_message(r, CTXP_ROLE_user, CTXP_BAND_history, summary);
+  r->entry->kind = PI_COMPACTION;
+  r->entry->before = ctxp_json_u64(r->json, ctxp_json_get(r->json, r->at[K_RESULT], "tokensBefore"), 0);
+}
+
 static void read_compaction(struct reader *r) {
   set_message(r, CTXP_ROLE_user, CTXP_BAND_history, r->at[K_SUMMARY]);
   r->entry->kind = PI_COMPACTION;
@@ -260,8 +270,10 @@ static void read_edit(struct reader *r) {
 
 static void read_kind(struct reader *r) {
   struct ctxp_str type = ctxp_json_text(r->json, r->at[K_TYPE]);
-  if (ctxp_str_is(type, "message")) {
+  if (ctxp_str_is(type, "message") || ctxp_str_is(type, "message_end")) {
     read_message(r);
+  } else if (ctxp_str_is(type, "compaction_end") || ctxp_str_is(type, "auto_compaction_end")) {
+    read_stream_compaction(r);
   } else if (ctxp_str_is(type, "compaction")) {
     read_compaction(r);
   } else if (ctxp_str_is(type, "branch_summary")) {
@@ -304,7 +316,8 @@ static int read_entry(struct reader *r, const struct ctxp_line *from) {
   entry->parent_id = name_at(r, r->at[K_PARENT]);
   entry->rootless = entry->id && ctxp_json_type(r->json, r->at[K_PARENT]) == CTXP_JSON_NULL;
   entry->cleaned = r->json->text.ptr != from->text.ptr;
-  if (ctxp_time_parse(ctxp_json_text(r->json, r->at[K_TIME]), &entry->ts_ms) < 0) entry->ts_ms = 0;
+  if (ctxp_time_parse(ctxp_json_text(r->json, r->at[K_TIME]), &entry->ts_ms) < 0)
+    entry->ts_ms = ctxp_json_u64(r->json, ctxp_json_get(r->json, r->at[K_MESSAGE], "timestamp"), 0);
   read_kind(r);
   if (!entry->id) { /* version 1 */
     char text[32];

@@ -2,6 +2,8 @@
 #include <stdlib.h>
 #include "feeders/threads.h"
 
+#define CLOSING 3 /* events that close a thread */
+
 void ctxp_threads_deinit(struct ctxp_threads *threads) {
   for (uint32_t i = 0; i < threads->count; i++) ctxp_window_deinit(&threads->items[i].window);
   free(threads->items);
@@ -17,6 +19,7 @@ int ctxp_threads_get(struct ctxp_threads *threads, uint32_t name, struct ctxp_th
     known = threads->count;
     if (ctxp_slots_set(&threads->number_of, name, known) < 0) return -ENOMEM;
   }
+  threads->last = known - 1;
   *ret = &threads->items[known - 1];
   return 0;
 }
@@ -52,20 +55,27 @@ int ctxp_threads_start_agent(struct ctxp_threads *threads, struct ctxp_thread *t
   return r;
 }
 
+static int end_session(struct ctxp_threads *threads, struct ctxp_thread *thread, uint64_t base, unsigned slot) {
+  struct ctxp_event ev = {.kind = CTXP_KIND_session_end};
+  int r = ctxp_threads_end_turn(threads, thread, base, slot);
+  if (r == 0) r = end_agent(threads, thread, base, slot + 1);
+  if (r == 0) r = ctxp_threads_send(threads, thread, base, slot + 2, &ev);
+  thread->started = false;
+  return r;
+}
+
+/* The thread that spoke last is closed last: whatever an earlier run found closed already, the file's last number is then the same. */
 int ctxp_threads_close(struct ctxp_threads *threads, uint64_t offset, uint64_t bytes, unsigned used, bool again) {
-  uint64_t base = offset + 1;
+  uint64_t base = offset + 1, position = threads->feed->position;
   unsigned slot = used;
   int r = 0;
+  if (threads->count == 0 || used + CLOSING > bytes) return 0;
   for (uint32_t i = 0; r == 0 && i < threads->count; i++) {
-    struct ctxp_thread *thread = &threads->items[i];
-    if (!thread->started) continue;
-    if (slot + 3 > bytes || (again && base + slot > threads->feed->position)) break;
-    struct ctxp_event ev = {.kind = CTXP_KIND_session_end};
-    r = ctxp_threads_end_turn(threads, thread, base, slot);
-    if (r == 0) r = end_agent(threads, thread, base, slot + 1);
-    if (r == 0) r = ctxp_threads_send(threads, thread, base, slot + 2, &ev);
-    thread->started = false;
-    slot += 3;
+    if (i == threads->last) continue;
+    bool room = slot + 2 * CLOSING <= bytes && !(again && base + slot > position);
+    if (room && threads->items[i].started) r = end_session(threads, &threads->items[i], base, slot);
+    if (slot + 2 * CLOSING <= bytes) slot += CLOSING;
   }
-  return r;
+  struct ctxp_thread *last = &threads->items[threads->last];
+  return r == 0 && last->started && !(again && base + slot > position) ? end_session(threads, last, base, slot) : r;
 }

@@ -26,6 +26,7 @@ struct ctxp_threads {
   const struct ctxp_texts *names;
   struct ctxp_thread *items;
   uint32_t count, cap;
+  uint32_t last; /* that was got */
   struct ctxp_slots number_of; /* by name, + 1 */
   struct ctxp_slots places; /* of messages in windows */
 };

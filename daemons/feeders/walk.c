@@ -1,14 +1,17 @@
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include "base/cleanup.h"
 #include "base/str.h"
 #include "feeders/walk.h"
 
 #define DEPTH_MAX 64
+#define HEAD_BYTES ((size_t)64 << 10)
 
 struct folders { /* that were visited: a link may lead back into one */
   struct {
@@ -36,6 +39,24 @@ static int enter(struct folders *seen, const struct stat *st) {
   return 1;
 }
 
+/* A JSON text is only looked into where its beginning shows a session: folders are full of others. */
+static bool shows_session(const char *path) {
+  static const char messages[] = "\"messages\"", info[] = "\"info\"", project[] = "\"projectHash\"";
+  ctxp_auto_buf head = {0};
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+  if (fd < 0) return false;
+  uint8_t *room = ctxp_buf_room(&head, HEAD_BYTES);
+  ssize_t n = room ? read(fd, room, HEAD_BYTES) : -1;
+  close(fd);
+  if (n <= 0 || !memmem(room, (size_t)n, messages, sizeof(messages) - 1)) return false;
+  return memmem(room, (size_t)n, info, sizeof(info) - 1) || memmem(room, (size_t)n, project, sizeof(project) - 1);
+}
+
+static bool is_transcript(const char *path) {
+  struct ctxp_str name = ctxp_str(path);
+  return ctxp_str_ends(name, ".jsonl") || (ctxp_str_ends(name, ".json") && shows_session(path));
+}
+
 static int by_name(const struct dirent **a, const struct dirent **b) { return strcmp((*a)->d_name, (*b)->d_name); }
 
 static int walk(struct ctxp_files *files, struct folders *seen, const char *path, unsigned depth, struct ctxp_notes *notes);
@@ -46,7 +67,7 @@ static int visit(struct ctxp_files *files, struct folders *seen, const char *pat
     ctxp_notes_fault(notes, "%s: %s", path, errno == ELOOP ? "is a link that leads nowhere" : strerror(errno));
     return 0;
   }
-  if (S_ISREG(st.st_mode) && ctxp_str_ends(ctxp_str(path), ".jsonl")) return add_file(files, path, &st, false);
+  if (S_ISREG(st.st_mode) && is_transcript(path)) return add_file(files, path, &st, false);
   if (!S_ISDIR(st.st_mode)) return 0;
   int r = enter(seen, &st);
   return r > 0 ? walk(files, seen, path, depth, notes) : r;
@@ -67,7 +88,7 @@ static int walk(struct ctxp_files *files, struct folders *seen, const char *path
     const char *name = entries[i]->d_name;
     ctxp_auto_buf inner = {0};
     ctxp_buf_printf(&inner, "%s%s%s", path, ctxp_str_ends(ctxp_str(path), "/") ? "" : "/", name);
-    bool worth = entries[i]->d_type != DT_REG || ctxp_str_ends(ctxp_str(name), ".jsonl");
+    bool worth = entries[i]->d_type != DT_REG || ctxp_str_ends(ctxp_str(name), ".jsonl") || ctxp_str_ends(ctxp_str(name), ".json");
     if (inner.failed) r = -ENOMEM;
     if (r == 0 && worth && strcmp(name, ".") != 0 && strcmp(name, "..") != 0)
       r = visit(files, seen, ctxp_buf_cstr(&inner), depth + 1, notes);

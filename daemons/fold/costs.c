@@ -69,11 +69,12 @@ static void part_classes(const ctxp_u128 *charged, uint64_t cost_nano, struct ct
   }
 }
 
-static void take_table(const struct ctxp_model_price *price, struct ctxp_fold_request *q) {
+/* beside: reasoning tokens that are no part of the output */
+static void take_table(const struct ctxp_model_price *price, uint64_t beside, struct ctxp_fold_request *q) {
   const struct ctxp_rates *r = price->above_tokens && ctxp_fold_request_input(q) > price->above_tokens ? &price->above : &price->base;
   const int64_t rates[CTXP_FOLD_CLASSES] = {r->cache_read, r->cache_write_5m, r->cache_write_1h, r->input};
   ctxp_u128 charged[CTXP_FOLD_CLASSES], input = 0, output;
-  bool in = true, out = charge(q->output, r->output, &output);
+  bool in = true, out = charge(q->output + beside, r->output, &output);
   for (unsigned c = 0; c < CTXP_FOLD_CLASSES; c++) {
     in = charge(q->tokens[c], rates[c], &charged[c]) && in;
     input += charged[c];
@@ -98,14 +99,14 @@ const char *ctxp_fold_price(const struct ctxp_prompt *p, const struct ctxp_price
   q->tokens[CTXP_FOLD_WRITE_5M] = p->usage.cacheWrite5m;
   q->tokens[CTXP_FOLD_WRITE_1H] = p->usage.cacheWrite1h;
   q->output = p->usage.output;
-  bool reasons_more = p->usage.reasoning > q->output;
+  bool apart = p->usage.reasoningApart, reasons_more = !apart && p->usage.reasoning > q->output;
   q->reasoning = reasons_more ? q->output : p->usage.reasoning;
   const struct ctxp_model_price *price = prices ? ctxp_prices_find(prices, p->model) : NULL;
   const char *fault = cost_fault(c);
   if (!fault && (c->inputNano || c->cacheReadNano || c->cacheWriteNano || c->outputNano))
     take_reported(c, q);
   else if (price)
-    take_table(price, q);
+    take_table(price, apart ? q->reasoning : 0, q);
   else if (ctxp_fold_usage_sum(&p->usage) == 0)
     q->flags |= CTXP_FOLD_PRICED | CTXP_FOLD_PRICED_OUT; /* nothing was used: it cost nothing */
   settle_parts(q);

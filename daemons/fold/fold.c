@@ -75,6 +75,7 @@ static int end_turn(struct ctxp_stage *stage, struct ctxp_fold_window *w, uint64
 
 static int on_turn_end(struct ctxp_stage *stage, struct ctxp_fold_window *w, const struct ctxp_turn_end *turn) {
   const struct options *o = ctxp_stage_options(stage);
+  if (ctxp_fold_ledger_copied_turn(w, turn->turn)) return 0;
   int r = end_turn(stage, w, turn->turn);
   if (r < 0 || w->session->recorded || w->counted == 0) return r;
   return emit_spend(stage, w, w->turns_ended % o->spend_every == 0, false);
@@ -211,6 +212,7 @@ static int on_prompt(struct ctxp_stage *stage, struct ctxp_fold_window *w, const
   }
   if (r == 0) r = ctxp_fold_window_request(w, stage, p, &q, &request);
   if (r < 0) return r;
+  ctxp_fold_ledger_response(w, known == 1);
   ctxp_fold_ledger_request(w, &q);
   w->since = 0;
   w->changed = true;
@@ -233,7 +235,7 @@ static int from_agent(struct ctxp_stage *stage, struct ctxp_fold_window *w, cons
     return 0;
   case CTXP_KIND_context_message:
     w->changed = true;
-    return ctxp_fold_window_define(w, &ev->context_message);
+    return ctxp_fold_window_define(w, stage, &ev->context_message);
   case CTXP_KIND_prompt: return on_prompt(stage, w, ev);
   case CTXP_KIND_compaction:
     w->since |= CTXP_FOLD_COMPACTED;
@@ -257,7 +259,7 @@ static int event(struct ctxp_stage *stage, const struct ctxp_event *ev) {
   int r = ctxp_fold_window_of(stage, ev, &known, &w);
   if (r < 0) return r;
   if (info->group != CTXP_GROUP_MECHANISM) return from_agent(stage, w, ev, known);
-  r = ctxp_fold_ledger_take(w, ev);
+  r = ctxp_fold_ledger_take(stage, w, ev);
   return r < 0 ? r : pass_on(stage, ev);
 }
 
@@ -279,7 +281,7 @@ const struct ctxp_stage_ops ctxp_stage_fold = {.api = CTXP_STAGE_API,
     .name = "fold",
     .summary = "sums the savings per turn, and splits the bill over what was in the window",
     .role = CTXP_ROLE_FOLD_NODE,
-    .version = 1,
+    .version = 2,
     .consumes = consumes,
     .emits = emits,
     .options = option_table,

@@ -3,9 +3,16 @@
 #include "codec/json.h"
 #include "codec/msgpack.h"
 #include "fold/ledger.h"
+#include "fold/store.h"
 #include "tokens/estimate.h"
 
 #define RESTORED_TURNS 40
+
+struct saving { /* of one tool call */
+  bool applied;
+  uint64_t saved, looked_at;
+  struct ctxp_str call;
+};
 
 /* ---- what is kept out of the requests to come ---- */
 static void drop_kept(struct ctxp_fold_window *w, uint32_t i) {
@@ -45,22 +52,87 @@ static uint64_t unkeep(struct ctxp_fold_window *w, unsigned mechanism, struct ct
   return of_turn;
 }
 
+/* ---- potential: once for ever ---- */
+/* of a shell result or a written file */
+static int take_potential(struct ctxp_stage *stage, struct ctxp_fold_window *w, unsigned mechanism, const struct saving *s) {
+  unsigned figure = mechanism == CTXP_FOLD_BASH ? CTXP_FOLD_TOOL_SHELL : CTXP_FOLD_TOOL_WRITTEN;
+  bool first;
+  int r = ctxp_fold_tool_count(stage, w, s->call, figure, &first);
+  if (r < 0 || !first) return r;
+  w->session->potential[mechanism] += s->saved;
+  w->session->looked_at[mechanism] += s->looked_at;
+  return 0;
+}
+
+static int take_tag(struct ctxp_stage *stage, struct ctxp_fold_window *w, const struct ctxp_amnesia_tag *tag) {
+  bool first;
+  int r = ctxp_fold_tool_count(stage, w, tag->toolCallId, CTXP_FOLD_TOOL_TAGGED, &first);
+  if (r == 0 && first) w->session->looked_at[CTXP_FOLD_AMNESIA] += tag->tokens;
+  return r;
+}
+
+/* estimate of the result of a call */
+static uint64_t result_tokens(const struct ctxp_fold_window *w, struct ctxp_str call) {
+  struct ctxp_hash128 id = ctxp_hash128(call.ptr, call.len);
+  for (uint32_t i = w->messages.count; i-- > 0;) {
+    const struct ctxp_fold_message *m = &w->messages.at[i];
+    if (m->answers.lo == id.lo && m->answers.hi == id.hi) return m->tokens;
+  }
+  return 0;
+}
+
+/* Of several results that go together those that went before do not count again; with all of them nothing does. */
+static int take_removal(struct ctxp_stage *stage, struct ctxp_fold_window *w, const struct ctxp_amnesia_remove *removal) {
+  struct ctxp_list calls = removal->droppedResultIds;
+  struct ctxp_str call;
+  uint64_t saved = removal->saved > 0 ? (uint64_t)removal->saved : 0, again = 0;
+  bool any = calls.count == 0, first;
+  while (ctxp_strs_next(&calls, &call) > 0) {
+    int r = ctxp_fold_tool_count(stage, w, call, CTXP_FOLD_TOOL_REMOVED, &first);
+    if (r < 0) return r;
+    any |= first;
+    again += first ? 0 : result_tokens(w, call);
+  }
+  if (any && saved > again) w->session->potential[CTXP_FOLD_AMNESIA] += saved - again;
+  return 0;
+}
+
+/* The descriptions that a recorded run did without: whether it is the first to tell of them, its first response shows. */
+static void settle_run(struct ctxp_fold_window *w, bool counts) {
+  if (counts) {
+    w->session->potential[CTXP_FOLD_LAZY] += w->run_lazy;
+    w->session->offered_lazy += w->run_offered;
+    w->session->changed = true;
+  }
+  w->run_lazy = w->run_offered = 0;
+}
+
+void ctxp_fold_ledger_response(struct ctxp_fold_window *w, bool own) {
+  settle_run(w, own);
+  w->turn.own_call |= own;
+  w->turn.other_call |= !own;
+}
+
 /* ---- events of mechanisms ---- */
 static int take_saving(
-    struct ctxp_fold_window *w, unsigned mechanism, bool applied, int64_t saved, uint64_t looked_at, struct ctxp_str call) {
-  uint64_t tokens = saved > 0 ? (uint64_t)saved : 0;
-  if (!applied) {
-    w->session->potential[mechanism] += tokens;
-    w->session->looked_at[mechanism] += looked_at;
-    return 0;
-  }
-  w->turn.saved[mechanism] += tokens;
-  return keep(w, mechanism, tokens, call);
+    struct ctxp_stage *stage, struct ctxp_fold_window *w, unsigned mechanism, const struct saving *s) {
+  if (!s->applied) return take_potential(stage, w, mechanism, s);
+  w->turn.saved[mechanism] += s->saved;
+  return keep(w, mechanism, s->saved, s->call);
+}
+
+static int take_removed(struct ctxp_stage *stage, struct ctxp_fold_window *w, const struct ctxp_amnesia_remove *removal, bool applied) {
+  static const struct ctxp_str none = {"", 0};
+  uint64_t saved = removal->saved > 0 ? (uint64_t)removal->saved : 0;
+  if (!applied) return take_removal(stage, w, removal);
+  w->since |= CTXP_FOLD_REMOVED;
+  w->turn.saved[CTXP_FOLD_AMNESIA] += saved;
+  return keep(w, CTXP_FOLD_AMNESIA, saved, none);
 }
 
 static void take_lazy(struct ctxp_fold_window *w, bool applied, uint64_t avoided) {
   if (!applied)
-    w->session->potential[CTXP_FOLD_LAZY] += avoided;
+    w->run_lazy += avoided;
   else if (avoided > w->turn.saved[CTXP_FOLD_LAZY])
     w->turn.saved[CTXP_FOLD_LAZY] = avoided;
 }
@@ -83,27 +155,25 @@ static void take_regret(struct ctxp_fold_window *w, const struct ctxp_regret *re
 }
 
 #define APPLIED(record, shape) (!ctxp_has(record, shape, applied) || (record)->applied)
+#define SAVING(record, shape) \
+  (&(struct saving){APPLIED(record, shape), (record)->saved > 0 ? (uint64_t)(record)->saved : 0, (record)->originalTokens, \
+      (record)->toolCallId})
 
-int ctxp_fold_ledger_take(struct ctxp_fold_window *w, const struct ctxp_event *ev) {
-  static const struct ctxp_str none = {"", 0};
+int ctxp_fold_ledger_take(struct ctxp_stage *stage, struct ctxp_fold_window *w, const struct ctxp_event *ev) {
+  const struct ctxp_amnesia_tag *tag = &ev->amnesia_tag;
+  const struct ctxp_amnesia_remove *removal = &ev->amnesia_remove;
   w->changed = w->session->changed = true;
-  if (ev->kind == CTXP_KIND_bash)
-    return take_saving(w, CTXP_FOLD_BASH, APPLIED(&ev->bash, bash), ev->bash.saved, ev->bash.originalTokens, ev->bash.toolCallId);
-  if (ev->kind == CTXP_KIND_bash_fallback)
-    return take_saving(w, CTXP_FOLD_BASH, APPLIED(&ev->bash_fallback, bash_fallback), ev->bash_fallback.saved,
-        ev->bash_fallback.originalTokens, ev->bash_fallback.toolCallId);
-  if (ev->kind == CTXP_KIND_write)
-    return take_saving(w, CTXP_FOLD_WRITE, APPLIED(&ev->write, write), ev->write.saved, ev->write.originalTokens, ev->write.toolCallId);
-  if (ev->kind == CTXP_KIND_amnesia_remove) {
-    if (APPLIED(&ev->amnesia_remove, amnesia_remove)) w->since |= CTXP_FOLD_REMOVED;
-    return take_saving(w, CTXP_FOLD_AMNESIA, APPLIED(&ev->amnesia_remove, amnesia_remove), ev->amnesia_remove.saved, 0, none);
+  switch ((int)ev->kind) {
+  case CTXP_KIND_bash: return take_saving(stage, w, CTXP_FOLD_BASH, SAVING(&ev->bash, bash));
+  case CTXP_KIND_bash_fallback: return take_saving(stage, w, CTXP_FOLD_BASH, SAVING(&ev->bash_fallback, bash_fallback));
+  case CTXP_KIND_write: return take_saving(stage, w, CTXP_FOLD_WRITE, SAVING(&ev->write, write));
+  case CTXP_KIND_amnesia_tag: return APPLIED(tag, amnesia_tag) ? 0 : take_tag(stage, w, tag);
+  case CTXP_KIND_amnesia_remove: return take_removed(stage, w, removal, APPLIED(removal, amnesia_remove));
+  case CTXP_KIND_lazy: take_lazy(w, APPLIED(&ev->lazy, lazy), ev->lazy.avoidedTokens); return 0;
+  case CTXP_KIND_aux: w->turn.aux += ev->aux.inputTokens + ev->aux.outputTokens; return 0;
+  case CTXP_KIND_regret: take_regret(w, &ev->regret); return 0;
+  default: return 0;
   }
-  if (ev->kind == CTXP_KIND_amnesia_tag && !APPLIED(&ev->amnesia_tag, amnesia_tag))
-    w->session->looked_at[CTXP_FOLD_AMNESIA] += ev->amnesia_tag.tokens;
-  if (ev->kind == CTXP_KIND_lazy) take_lazy(w, APPLIED(&ev->lazy, lazy), ev->lazy.avoidedTokens);
-  if (ev->kind == CTXP_KIND_aux) w->turn.aux += ev->aux.inputTokens + ev->aux.outputTokens;
-  if (ev->kind == CTXP_KIND_regret) take_regret(w, &ev->regret);
-  return 0;
 }
 
 /* ---- requests and turns ---- */
@@ -136,6 +206,14 @@ bool ctxp_fold_ledger_pending(const struct ctxp_fold_window *w) {
   return t->saved[0] || t->saved[1] || t->saved[2] || t->saved[3] || t->aux || t->regret || t->carried;
 }
 
+bool ctxp_fold_ledger_copied_turn(struct ctxp_fold_window *w, uint64_t turn) {
+  if (!w->turn.other_call || w->turn.own_call || ctxp_fold_ledger_pending(w)) return false;
+  w->turn = (struct ctxp_fold_turn){0};
+  w->turn_number = turn + 1;
+  w->changed = true;
+  return true;
+}
+
 static struct ctxp_savings savings(const uint64_t *a, const uint64_t *b) {
   struct ctxp_savings s = {
       .bash = a[CTXP_FOLD_BASH] + b[CTXP_FOLD_BASH],
@@ -149,6 +227,7 @@ static struct ctxp_savings savings(const uint64_t *a, const uint64_t *b) {
 
 static void close_turn(struct ctxp_fold_window *w, uint64_t turn, struct ctxp_fold_closed_turn *c) {
   struct ctxp_fold_session *s = w->session;
+  settle_run(w, true); /* of a run that tells of no responses */
   *c = (struct ctxp_fold_closed_turn){.turn = turn,
       .aux = w->turn.aux,
       .carried = w->turn.carried,
@@ -208,8 +287,9 @@ int ctxp_fold_ledger_offer(struct ctxp_fold_window *w, const struct ctxp_agent_s
     if (r < 0) return r;
     tokens += ctxp_chars4(units);
   }
-  w->session->offered_lazy += tokens;
-  w->session->changed = true;
+  w->run_offered += tokens;
+  if (!w->session->recorded) settle_run(w, true);
+  w->changed = true;
   return 0;
 }
 

@@ -3,7 +3,11 @@
  * A turn has what was applied since the last turn of its thread ended; a session's sums are over its threads. What the agent did
  * not ask for is potential and in no total. `carried` is what stays out: the tokens that the requests of a turn would have carried
  * had nothing been done, priced as the rest of each request was (its input cost times their share of it). Lazily loaded
- * descriptions are not in it: they are an estimate of what was not injected, counted once a run. */
+ * descriptions are not in it: they are an estimate of what was not injected, counted once a run.
+ *
+ * A resumed or copied conversation tells of the same calls again, under another session's name. What is potential counts once for
+ * ever: of a tool call by its id within the agent, of a run or a turn by the responses in it, as the bill does. What was applied
+ * really kept tokens out, and always counts. */
 #pragma once
 #include "fold/window.h"
 
@@ -28,12 +32,17 @@ struct ctxp_fold_session {
   UT_hash_handle hh;
 };
 
-/* An event of a mechanism, applied or potential. -ENOMEM. */
-int ctxp_fold_ledger_take(struct ctxp_fold_window *w, const struct ctxp_event *ev) __attribute__((warn_unused_result));
+/* An event of a mechanism, applied or potential. -ENOMEM, -EBADMSG. */
+int ctxp_fold_ledger_take(struct ctxp_stage *stage, struct ctxp_fold_window *w, const struct ctxp_event *ev)
+    __attribute__((warn_unused_result));
+/* A response came, billed here or (own: false) before. */
+void ctxp_fold_ledger_response(struct ctxp_fold_window *w, bool own);
 /* A request was formed: what it would have carried. q: its figures. */
 void ctxp_fold_ledger_request(struct ctxp_fold_window *w, const struct ctxp_fold_request *q);
 /* Is there anything that no turn has? */
 bool ctxp_fold_ledger_pending(const struct ctxp_fold_window *w);
+/* Ends a turn that is nothing but a copy of one that was counted: true, and there is no event of it. */
+bool ctxp_fold_ledger_copied_turn(struct ctxp_fold_window *w, uint64_t turn);
 /* Ends a turn and fills its event. */
 void ctxp_fold_ledger_turn(struct ctxp_fold_window *w, uint64_t turn, struct ctxp_turn *ret);
 /* Takes what `agent_start` offers: tools and skills, the denominator of lazy. -ENOMEM. */

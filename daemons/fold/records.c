@@ -98,7 +98,10 @@ int ctxp_fold_read_session(struct ctxp_raw raw, struct ctxp_fold_session *s) {
 static void write_turn(struct ctxp_buf *out, const struct ctxp_fold_window *w) {
   const struct ctxp_fold_turn *t = &w->turn;
   u64s(out, t->saved, CTXP_FOLD_MECHANISMS);
-  u64s(out, (const uint64_t[]){t->aux, t->regret, t->carried, t->carried_cost_nano, t->carried_priced}, 5);
+  u64s(out,
+      (const uint64_t[]){
+          t->aux, t->regret, t->carried, t->carried_cost_nano, t->carried_priced, t->own_call, t->other_call, w->run_lazy, w->run_offered},
+      9);
   ctxp_pack_u64(out, w->kept.count);
   for (uint32_t i = 0; i < w->kept.count; i++) {
     const struct ctxp_fold_kept *k = &w->kept.at[i];
@@ -110,10 +113,11 @@ static void write_turn(struct ctxp_buf *out, const struct ctxp_fold_window *w) {
 static int read_turn(struct ctxp_cursor *c, struct ctxp_fold_window *w) {
   struct ctxp_fold_turn *t = &w->turn;
   bool bad = false;
-  uint64_t v[5];
+  uint64_t v[9];
   read_u64s(c, t->saved, CTXP_FOLD_MECHANISMS, &bad);
-  read_u64s(c, v, 5, &bad);
+  read_u64s(c, v, 9, &bad);
   t->aux = v[0], t->regret = v[1], t->carried = v[2], t->carried_cost_nano = v[3], t->carried_priced = v[4];
+  t->own_call = v[5], t->other_call = v[6], w->run_lazy = v[7], w->run_offered = v[8];
   for (uint64_t left = ctxp_fold_read_u64(c, &bad); left && !bad; left--) {
     if (!ctxp_fold_grow(&w->kept, sizeof(*w->kept.at))) return -ENOMEM;
     read_u64s(c, v, 4, &bad);
@@ -173,22 +177,24 @@ static void write_message(struct ctxp_buf *out, const struct ctxp_fold_message *
   ctxp_pack_str(out, m->label);
   ctxp_pack_str(out, m->tool);
   ctxp_fold_write_hash(out, m->answers);
-  u64s(out, (const uint64_t[]){m->tokens, m->first_call, m->calls, m->used_from, m->evicted, m->band, m->role, m->label_kind, m->defined},
-      9);
+  u64s(out,
+      (const uint64_t[]){
+          m->tokens, m->first_call, m->calls, m->used_from, m->evicted, m->band, m->role, m->label_kind, m->defined, m->copied},
+      10);
   u64s(out, (const uint64_t[]){m->pieces, m->images, m->thinking, m->signature, m->reply_of, m->person, m->thinks}, 7);
 }
 
 static void read_message(struct ctxp_cursor *c, struct ctxp_fold_window *w, struct ctxp_fold_message *m, bool *bad) {
-  uint64_t v[9];
+  uint64_t v[10];
   m->id = own_str(&w->arena, c, bad);
   m->label = own_str(&w->arena, c, bad);
   m->tool = own_str(&w->arena, c, bad);
   m->answers = ctxp_fold_read_hash(c, bad);
   m->hash = ctxp_hash64(m->id.ptr, m->id.len, 0);
-  read_u64s(c, v, 9, bad);
+  read_u64s(c, v, 10, bad);
   m->tokens = (uint32_t)v[0], m->first_call = (uint32_t)v[1], m->calls = (uint32_t)v[2], m->used_from = (uint32_t)v[3],
   m->evicted = (uint32_t)v[4];
-  m->band = (uint8_t)v[5], m->role = (uint8_t)v[6], m->label_kind = (uint8_t)v[7], m->defined = v[8];
+  m->band = (uint8_t)v[5], m->role = (uint8_t)v[6], m->label_kind = (uint8_t)v[7], m->defined = v[8], m->copied = v[9];
   if (m->band >= CTXP_BAND_COUNT) *bad = true;
   read_u64s(c, v, 7, bad);
   m->pieces = (uint32_t)v[0], m->images = (uint32_t)v[1], m->thinking = (uint32_t)v[2], m->signature = (uint32_t)v[3];
@@ -199,7 +205,7 @@ static void write_call(struct ctxp_buf *out, const struct ctxp_fold_call *k) {
   ctxp_fold_write_hash(out, k->id);
   ctxp_pack_str(out, k->name);
   ctxp_pack_str(out, k->path);
-  u64s(out, (const uint64_t[]){k->tokens, k->content_tokens}, 2);
+  u64s(out, (const uint64_t[]){k->tokens, k->content_tokens, k->copied}, 3);
 }
 
 static void read_call(struct ctxp_cursor *c, struct ctxp_fold_window *w, struct ctxp_fold_call *k, bool *bad) {
@@ -208,6 +214,7 @@ static void read_call(struct ctxp_cursor *c, struct ctxp_fold_window *w, struct 
   k->path = own_str(&w->arena, c, bad);
   k->tokens = read_u32(c, bad);
   k->content_tokens = read_u32(c, bad);
+  k->copied = read_u32(c, bad);
 }
 
 static void write_request(struct ctxp_buf *out, const struct ctxp_fold_request *q) {

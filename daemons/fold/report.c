@@ -1,4 +1,5 @@
 #include <errno.h>
+#include <stdlib.h>
 #include "codec/msgpack.h"
 #include "config/prices.h"
 #include "fold/report.h"
@@ -61,10 +62,16 @@ int ctxp_fold_spend_event(struct ctxp_fold_window *w, uint64_t top, struct ctxp_
 }
 
 /* ---- the report ---- */
+struct told { /* where the text of a window stands */
+  uint64_t first_ms;
+  size_t from, len;
+  uint32_t window; /* in rows.windows */
+};
 struct report {
   struct ctxp_fold_rows rows;
-  struct ctxp_buf sessions; /* elements of the array */
-  uint32_t windows, by_message;
+  struct ctxp_buf sessions; /* elements of the array, as the windows came */
+  CTXP_FOLD_ARRAY(struct told, told);
+  uint32_t by_message;
   uint64_t session_count;
   struct ctxp_fold_potential potential;
 };
@@ -227,7 +234,25 @@ static void pack_busts(struct ctxp_buf *out, const struct ctxp_fold_bust_sum *bu
   ctxp_pack_close(out, mark, n);
 }
 
-static void pack_report(struct ctxp_buf *out, const struct report *rep, const char *prices) {
+static int compare_told(const void *a, const void *b, void *data) {
+  const struct ctxp_fold_rows *rows = data;
+  const struct told *x = a, *y = b;
+  const struct ctxp_fold_where *at = &rows->windows.at[x->window], *and = &rows->windows.at[y->window];
+  if (x->first_ms != y->first_ms) return x->first_ms < y->first_ms ? -1 : 1;
+  int r = ctxp_str_cmp(at->agent, and->agent);
+  if (r == 0) r = ctxp_str_cmp(at->session, and->session);
+  return r == 0 ? ctxp_str_cmp(at->thread, and->thread) : r;
+}
+
+/* in the order of their first requests, whenever they came */
+static void pack_sessions(struct ctxp_buf *out, struct report *rep) {
+  ctxp_pack_cstr(out, "sessions");
+  ctxp_pack_array(out, rep->told.count);
+  if (rep->told.count > 1) qsort_r(rep->told.at, rep->told.count, sizeof(*rep->told.at), compare_told, &rep->rows);
+  for (uint32_t i = 0; i < rep->told.count; i++) ctxp_buf_add(out, rep->sessions.ptr + rep->told.at[i].from, rep->told.at[i].len);
+}
+
+static void pack_report(struct ctxp_buf *out, struct report *rep, const char *prices) {
   static const char *const names[] = {"bands", "views", "tools", "messages"};
   ctxp_pack_map(out, 10 + (rep->by_message ? 1 : 0));
   pair_u64(out, "schema", 1);
@@ -238,9 +263,7 @@ static void pack_report(struct ctxp_buf *out, const struct report *rep, const ch
   ctxp_pack_map(out, 1 + FIGURES);
   pair_u64(out, "sessions", rep->session_count);
   pack_figures(out, &rep->rows.figures);
-  ctxp_pack_cstr(out, "sessions");
-  ctxp_pack_array(out, rep->windows);
-  ctxp_buf_add(out, rep->sessions.ptr, rep->sessions.len);
+  pack_sessions(out, rep);
   for (unsigned g = 0; g < CTXP_FOLD_GRAINS; g++) {
     const struct ctxp_fold_table *t = &rep->rows.grains[g];
     if (g == CTXP_FOLD_BY_MESSAGE && !rep->by_message) continue;
@@ -271,8 +294,12 @@ static int visit_spend(void *data, struct ctxp_fold_window *w) {
   int r = ctxp_fold_rows_add(&rep->rows, w);
   if (r < 0) return r;
   v->any = true;
-  rep->windows++;
+  if (!ctxp_fold_grow(&rep->told, sizeof(*rep->told.at))) return -ENOMEM;
+  struct told *told = &rep->told.at[rep->told.count++];
+  *told = (struct told){
+      .first_ms = ctxp_fold_spend_figures(w->spend)->first_ms, .from = rep->sessions.len, .window = rep->rows.windows.count - 1};
   pack_window(&rep->sessions, w);
+  told->len = rep->sessions.len - told->from;
   return ctxp_buf_error(&rep->sessions);
 }
 
@@ -301,6 +328,7 @@ static int spend(struct ctxp_stage *stage, struct ctxp_raw query, const struct c
   if (r == 0) r = ctxp_buf_error(reply);
   ctxp_fold_rows_deinit(&rep.rows);
   ctxp_buf_deinit(&rep.sessions);
+  free(rep.told.at);
   return r < 0 ? ctxp_error_set(err, r, "the bill could not be put together: %s",
                      r == -ENOMEM ? "out of memory" : "a record of the fold's state is damaged") :
                  0;

@@ -7,7 +7,7 @@
  *   sessions [{agent, session, thread, parentThread, product, models [name], the same figures, first, last (times),
  *              calibration {sizes, estimator, estimated, reported, notRecorded (U),
  *              cameIn (X), misfits, predictionError, growth, models [{model, tokensPer1024Pieces, steps, deviationPermille,
- *              dropsThinking}]}}], one for each window, in order of appearance
+ *              dropsThinking}]}}], one for each window, by first (time), then names
  *   parts [{part, band, own, billed, costNano, costTieredNano, turns, error}]: what is no message, in its band's row too
  *   bands [{band, own, billed, costNano, costTieredNano, messages, turns, first, last, error}]
  *   views [{kind, label, band, the same}] · tools [{tool, asViews, arguments, the same}]

@@ -49,7 +49,7 @@ static struct ctxp_fold_row *row_of(
   }
   *ret_number = t->count;
   struct ctxp_fold_row *r = &t->at[t->count];
-  *r = *key;
+  *r = (struct ctxp_fold_row){.window = key->window, .kind = key->kind, .band = key->band, .hidden = key->hidden};
   r->label = r->key = ctxp_fold_arena_str(&rows->arena, key->label, &rows->failed);
   if (!ctxp_str_eq(key->key, key->label)) r->key = ctxp_fold_arena_str(&rows->arena, key->key, &rows->failed);
   r->tool = ctxp_fold_arena_str(&rows->arena, key->tool, &rows->failed);
@@ -102,13 +102,13 @@ struct seen {
   ctxp_u128 error; /* tokens that its bill may be off */
 };
 
-static void cover(uint64_t from, uint64_t to, uint64_t base, uint64_t *turns, uint64_t *covered, uint32_t *first, uint32_t *last) {
+static void cover(uint64_t from, uint64_t to, uint64_t *turns, uint64_t *covered, uint32_t *first, uint32_t *last) {
   if (from >= to) return;
   uint64_t start = from > *covered ? from : *covered;
   if (to > start) *turns += to - start;
   if (to > *covered) *covered = to;
-  if (!*first || from - base + 1 < *first) *first = (uint32_t)(from - base) + 1;
-  if (to - base > *last) *last = (uint32_t)(to - base);
+  if (!*first || from + 1 < *first) *first = (uint32_t)from + 1;
+  if (to > *last) *last = (uint32_t)to;
 }
 
 static uint32_t counted_before(const struct ctxp_fold_window *w, uint32_t request) {
@@ -117,10 +117,9 @@ static uint32_t counted_before(const struct ctxp_fold_window *w, uint32_t reques
   return q->number - (q->flags & CTXP_FOLD_COUNTED ? 1 : 0);
 }
 
-static void span(const struct ctxp_fold_window *w, const struct ctxp_fold_rows *rows, const struct ctxp_fold_residency *r,
-    uint64_t *ret_from, uint64_t *ret_to) {
-  *ret_from = rows->base + counted_before(w, r->from);
-  *ret_to = rows->base + (r->to == CTXP_FOLD_OPEN ? w->counted : counted_before(w, r->to));
+static void span(const struct ctxp_fold_window *w, const struct ctxp_fold_residency *r, uint64_t *ret_from, uint64_t *ret_to) {
+  *ret_from = counted_before(w, r->from);
+  *ret_to = r->to == CTXP_FOLD_OPEN ? w->counted : counted_before(w, r->to);
 }
 
 static uint32_t item_at(const struct ctxp_fold_items *items, uint32_t message, uint8_t band) {
@@ -129,14 +128,13 @@ static uint32_t item_at(const struct ctxp_fold_items *items, uint32_t message, u
   return link;
 }
 
-static void see_items(
-    const struct ctxp_fold_window *w, const struct ctxp_fold_rows *rows, const struct ctxp_fold_items *items, struct seen *seen) {
+static void see_items(const struct ctxp_fold_window *w, const struct ctxp_fold_items *items, struct seen *seen) {
   for (uint32_t i = 0; i < w->residencies.count; i++) {
     const struct ctxp_fold_residency *r = &w->residencies.at[i];
     uint32_t item = item_at(items, r->message, (uint8_t)ctxp_fold_band(w, r));
     uint64_t from, to;
-    span(w, rows, r, &from, &to);
-    if (item) cover(from, to, rows->base, &seen[item - 1].turns, &seen[item - 1].covered, &seen[item - 1].first, &seen[item - 1].last);
+    span(w, r, &from, &to);
+    if (item) cover(from, to, &seen[item - 1].turns, &seen[item - 1].covered, &seen[item - 1].first, &seen[item - 1].last);
   }
 }
 
@@ -146,13 +144,13 @@ static int cover_rows(
     const struct ctxp_fold_residency *r = &w->residencies.at[i];
     uint32_t item = item_at(items, r->message, (uint8_t)ctxp_fold_band(w, r));
     uint64_t from, to;
-    span(w, rows, r, &from, &to);
+    span(w, r, &from, &to);
     for (unsigned g = 0; item && from < to && g < CTXP_FOLD_GRAINS; g++) {
       uint32_t number = seen[item - 1].rows[g];
       if (!number) continue;
       struct ctxp_fold_row *row = &rows->grains[g].at[number - 1];
       if (g == CTXP_FOLD_BY_BAND) continue; /* theirs are summed with the bill, as parts of them are no messages */
-      cover(from, to, rows->base, &row->turns, &row->covered, &row->first, &row->last);
+      cover(from, to, &row->turns, &row->covered, &row->first, &row->last);
       if (!rows->keep_spans) continue;
       if (!ctxp_fold_grow(&rows->spans, sizeof(*rows->spans.at))) return -ENOMEM;
       rows->spans.at[rows->spans.count++] = (struct ctxp_fold_span){from, to, number - 1, (uint8_t)g};
@@ -314,15 +312,13 @@ static bool add_window(struct ctxp_fold_rows *rows, const struct ctxp_fold_windo
   return !rows->failed;
 }
 
-int ctxp_fold_rows_add(struct ctxp_fold_rows *rows, struct ctxp_fold_window *w) {
-  int r = add_window(rows, w) ? ctxp_fold_spend_run(w) : -ENOMEM;
-  if (r < 0) return r;
+/* ---- one window ---- */
+static int build_items(struct ctxp_fold_rows *rows, const struct ctxp_fold_window *w) {
   struct ctxp_fold_items items = ctxp_fold_spend_items(w->spend);
-  const struct ctxp_fold_bust_sum *busts = ctxp_fold_spend_busts(w->spend);
   struct seen *seen = calloc(items.count ? items.count : 1, sizeof(*seen));
   ctxp_auto_buf path = {0};
   if (!seen) return -ENOMEM;
-  see_items(w, rows, &items, seen);
+  see_items(w, &items, seen);
   for (uint32_t m = 0; m < items.messages; m++) {
     rows->marks++;
     for (uint32_t link = items.first[m]; link; link = items.at[link - 1].next)
@@ -331,26 +327,16 @@ int ctxp_fold_rows_add(struct ctxp_fold_rows *rows, struct ctxp_fold_window *w) 
         add_one(rows, w, &items.at[link - 1], &seen[link - 1], &path);
       }
   }
-  r = rows->failed || path.failed ? -ENOMEM : cover_rows(w, rows, &items, seen);
+  int r = rows->failed || path.failed ? -ENOMEM : cover_rows(w, rows, &items, seen);
   if (!rows->failed) add_parts(rows, w->spend);
   widen_bands(rows, ctxp_fold_spend_bands(w->spend));
-  add_unattributed(rows, &ctxp_fold_spend_bands(w->spend)[CTXP_BAND_COUNT]);
-  ctxp_fold_figures_add(&rows->figures, ctxp_fold_spend_figures(w->spend));
-  for (unsigned b = 0; b < CTXP_FOLD_BUSTS; b++) {
-    rows->busts[b].count += busts[b].count;
-    rows->busts[b].tokens += busts[b].tokens;
-    rows->busts[b].cost_nano += busts[b].cost_nano;
-  }
-  rows->base += w->counted;
   free(seen);
-  return rows->failed ? -ENOMEM : r;
+  return r;
 }
 
-int ctxp_fold_rows_bands(struct ctxp_fold_rows *rows, struct ctxp_fold_window *w) {
-  int r = ctxp_fold_spend_run(w);
-  uint32_t number;
-  if (r < 0) return r;
+static int build_bands(struct ctxp_fold_rows *rows, const struct ctxp_fold_window *w) {
   const struct ctxp_fold_band_sum *bands = ctxp_fold_spend_bands(w->spend);
+  uint32_t number;
   for (int b = 0; b < CTXP_BAND_COUNT; b++) {
     if (bands[b].turns == 0) continue;
     struct ctxp_fold_row key = key_of(ctxp_str(ctxp_band_name((enum ctxp_band)b)), CTXP_FOLD_NO_KIND, b),
@@ -364,10 +350,90 @@ int ctxp_fold_rows_bands(struct ctxp_fold_rows *rows, struct ctxp_fold_window *w
     row->last = bands[b].last;
     row->priced = bands[b].priced > 0;
   }
-  add_unattributed(rows, &bands[CTXP_BAND_COUNT]);
-  ctxp_fold_figures_add(&rows->figures, ctxp_fold_spend_figures(w->spend));
+  return 0;
+}
+
+/* ---- the sum over windows ---- */
+/* of two names of the same thing the shorter, so that it does not matter which window came first */
+static bool called_better(struct ctxp_str a, struct ctxp_str b) { return a.len != b.len ? a.len < b.len : ctxp_str_cmp(a, b) < 0; }
+
+static int add_table(struct ctxp_fold_rows *rows, struct ctxp_fold_rows *one, enum ctxp_fold_grain grain) {
+  const struct ctxp_fold_table *from = &one->grains[grain];
+  for (uint32_t i = 0; i < from->count; i++) {
+    struct ctxp_fold_row *r = &from->at[i], key = *r;
+    uint32_t number;
+    key.window = r->window ? rows->windows.count : 0;
+    struct ctxp_fold_row *sum = row_of(rows, grain, &key, &number);
+    if (!sum) return -ENOMEM;
+    if (called_better(r->label, sum->label)) sum->label = ctxp_fold_arena_str(&rows->arena, r->label, &rows->failed);
+    if (grain == CTXP_FOLD_BY_MESSAGE) sum->message_band = r->message_band;
+    ctxp_fold_row_add(sum, r);
+    sum->turns += r->turns;
+    r->mark = number; /* for the spans */
+  }
   return rows->failed ? -ENOMEM : 0;
 }
+
+static int add_spans(struct ctxp_fold_rows *rows, const struct ctxp_fold_rows *one) {
+  for (uint32_t i = 0; i < one->spans.count; i++) {
+    struct ctxp_fold_span s = one->spans.at[i];
+    if (!ctxp_fold_grow(&rows->spans, sizeof(*rows->spans.at))) return -ENOMEM;
+    s.from += rows->base;
+    s.to += rows->base;
+    s.row = (uint32_t)one->grains[s.grain].at[s.row].mark;
+    rows->spans.at[rows->spans.count++] = s;
+  }
+  return 0;
+}
+
+static int add_rows(struct ctxp_fold_rows *rows, struct ctxp_fold_rows *one) {
+  int r = 0;
+  for (unsigned g = 0; r == 0 && g < CTXP_FOLD_GRAINS; g++) r = add_table(rows, one, (enum ctxp_fold_grain)g);
+  rows->ledger |= one->ledger;
+  for (unsigned p = 0; p < CTXP_FOLD_PARTS; p++) {
+    struct ctxp_fold_part_row *sum = &rows->parts[p];
+    const struct ctxp_fold_part_row *part = &one->parts[p];
+    sum->error += part->error;
+    sum->own += part->own;
+    sum->turns += part->turns;
+    sum->messages += part->messages;
+    sum->billed += part->billed;
+    sum->cost_nano += part->cost_nano;
+    sum->tiered_nano += part->tiered_nano;
+    sum->priced |= part->priced;
+  }
+  return r == 0 ? add_spans(rows, one) : r;
+}
+
+static void add_figures(struct ctxp_fold_rows *rows, const struct ctxp_fold_window *w) {
+  const struct ctxp_fold_bust_sum *busts = ctxp_fold_spend_busts(w->spend);
+  ctxp_fold_figures_add(&rows->figures, ctxp_fold_spend_figures(w->spend));
+  for (unsigned b = 0; b < CTXP_FOLD_BUSTS; b++) {
+    rows->busts[b].count += busts[b].count;
+    rows->busts[b].tokens += busts[b].tokens;
+    rows->busts[b].cost_nano += busts[b].cost_nano;
+  }
+}
+
+static int add_one_window(
+    struct ctxp_fold_rows *rows, struct ctxp_fold_window *w, int (*build)(struct ctxp_fold_rows *, const struct ctxp_fold_window *)) {
+  struct ctxp_fold_rows one = {.wanted = rows->wanted, .keep_spans = rows->keep_spans};
+  int r = add_window(rows, w) && add_window(&one, w) ? ctxp_fold_spend_run(w) : -ENOMEM;
+  if (r == 0) r = build(&one, w);
+  if (r == 0) {
+    add_unattributed(&one, &ctxp_fold_spend_bands(w->spend)[CTXP_BAND_COUNT]);
+    add_figures(&one, w);
+    r = one.failed ? -ENOMEM : ctxp_fold_rows_whole(&one);
+  }
+  if (r == 0) r = add_rows(rows, &one);
+  if (r == 0) add_figures(rows, w);
+  rows->base += w->counted;
+  ctxp_fold_rows_deinit(&one);
+  return r;
+}
+
+int ctxp_fold_rows_add(struct ctxp_fold_rows *rows, struct ctxp_fold_window *w) { return add_one_window(rows, w, build_items); }
+int ctxp_fold_rows_bands(struct ctxp_fold_rows *rows, struct ctxp_fold_window *w) { return add_one_window(rows, w, build_bands); }
 
 void ctxp_fold_rows_deinit(struct ctxp_fold_rows *rows) {
   for (unsigned g = 0; g < CTXP_FOLD_GRAINS; g++) {

@@ -1,5 +1,9 @@
 /* Rows by grain: the bill of one window or many, by band, view, tool and message. Each grain closes: whole numbers of tokens and
- * nano-dollars that add up to the total reported, and for the views of a band to the band. */
+ * nano-dollars that add up to the total reported, and for the views of a band to the band.
+ *
+ * The one rule of rounding: the rows of a window are made whole, each grain for itself, and everything over several windows is the
+ * sum of their whole rows. So the last bill of each window in the log adds up to every report over these windows, to the unit, and
+ * nothing depends on the order in which windows came. */
 #pragma once
 #include "fold/spend.h"
 
@@ -13,7 +17,8 @@ enum { CTXP_FOLD_NO_KIND = -1,
 
 struct ctxp_fold_row {
   struct ctxp_str key; /* what tells rows apart: the label, of a file its normal path */
-  struct ctxp_str label; /* as it was first said: id, band, label of the view, tool; `others`, `undefined`, `unattributed` */
+  struct ctxp_str label; /* id, band, label of the view, tool; `others`, `undefined`, `unattributed`. A file has many names: in a
+                            window it is called as it was first, over windows by the shortest of these */
   struct ctxp_str tool; /* of a message: what produced it */
   uint32_t window; /* of a message: its number in `windows`, + 1 */
   int message_band; /* of a message: the band that it was in last */
@@ -26,10 +31,10 @@ struct ctxp_fold_row {
   ctxp_u128 as_views, arguments; /* parts of a tool's row; arguments stand beside it */
   ctxp_u128 error; /* sum of what its messages' bills may be off, in tokens */
   uint64_t bars; /* how many messages that is the sum of */
-  /* filled in at the end: */
+  /* filled in when the window's rows are made whole: */
   uint64_t billed, cost_nano, tiered_nano, views_billed, arguments_billed;
   /* while it is built */
-  uint64_t covered; /* end of the last residency, over all windows */
+  uint64_t covered; /* end of the last residency */
   uint64_t mark; /* the last message that counted its own size */
 };
 struct ctxp_fold_table {
@@ -53,7 +58,7 @@ struct ctxp_fold_rows {
   struct ctxp_fold_part_row {
     struct ctxp_fold_sum sum;
     ctxp_u128 error;
-    uint64_t own, turns, messages, billed, cost_nano, tiered_nano; /* the last three are filled in at the end */
+    uint64_t own, turns, messages, billed, cost_nano, tiered_nano; /* the last three when the window's are made whole */
     bool priced;
   } parts[CTXP_FOLD_PARTS]; /* of bands, which have them too */
   bool ledger; /* some size is by the ledger: errors are known */
@@ -73,7 +78,11 @@ uint64_t ctxp_fold_row_error(const struct ctxp_fold_row *row);
 int ctxp_fold_rows_add(struct ctxp_fold_rows *rows, struct ctxp_fold_window *w) __attribute__((warn_unused_result));
 /* The bands alone, in a few steps however long the window is. -ENOMEM. */
 int ctxp_fold_rows_bands(struct ctxp_fold_rows *rows, struct ctxp_fold_window *w) __attribute__((warn_unused_result));
-/* Makes whole numbers, ranks (cost where both are priced and differ, else billed, then label by code point), and folds all but
+/* Of the rows of one window: makes whole numbers. -ENOMEM. */
+int ctxp_fold_rows_whole(struct ctxp_fold_rows *window) __attribute__((warn_unused_result));
+/* Adds the figures of a row that is whole to another. */
+void ctxp_fold_row_add(struct ctxp_fold_row *sum, const struct ctxp_fold_row *row);
+/* Ranks (cost where both are priced and differ, else billed, then label by code point), and folds all but
  * the `top` largest rows of views, tools and messages into `others` (0: none; keep_spans must have been set). -ENOMEM. */
 int ctxp_fold_rows_finish(struct ctxp_fold_rows *rows, uint64_t top) __attribute__((warn_unused_result));
 void ctxp_fold_rows_deinit(struct ctxp_fold_rows *rows);

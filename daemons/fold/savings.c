@@ -105,7 +105,7 @@ int ctxp_fold_check_filter(struct ctxp_stage *stage, const struct ctxp_fold_filt
 void ctxp_fold_look(const struct ctxp_fold_window *w, struct ctxp_fold_potential *seen) {
   for (uint32_t i = 0; i < w->messages.count; i++) {
     const struct ctxp_fold_message *m = &w->messages.at[i];
-    if (!m->defined || m->role == CTXP_ROLE_assistant) continue;
+    if (!m->defined || m->copied || m->role == CTXP_ROLE_assistant) continue;
     const struct ctxp_fold_call *call = m->tool.len ? NULL : ctxp_fold_window_call(w, m->answers);
     struct ctxp_str tool = call ? call->name : m->tool;
     enum ctxp_tool_class class = tool.len ? ctxp_tool_class(tool, m->band == CTXP_BAND_skill) : CTXP_TOOL_OTHER;
@@ -113,7 +113,8 @@ void ctxp_fold_look(const struct ctxp_fold_window *w, struct ctxp_fold_potential
     if (class == CTXP_TOOL_READ || class == CTXP_TOOL_SEARCH || class == CTXP_TOOL_SKILL) seen->of[CTXP_FOLD_AMNESIA] += m->tokens;
   }
   for (uint32_t i = 0; i < w->calls.count; i++)
-    if (ctxp_tool_class(w->calls.at[i].name, false) == CTXP_TOOL_WRITE) seen->of[CTXP_FOLD_WRITE] += w->calls.at[i].content_tokens;
+    if (!w->calls.at[i].copied && ctxp_tool_class(w->calls.at[i].name, false) == CTXP_TOOL_WRITE)
+      seen->of[CTXP_FOLD_WRITE] += w->calls.at[i].content_tokens;
 }
 
 /* Where an agent defines no messages, what the mechanism's own events say that they looked at is all there is. */

@@ -4,7 +4,8 @@
 #include "fold/spend.h"
 #include "fold/store.h"
 
-/* Keys: M; O number -> session; S session; W window, W window letter piece; C call. Hashes and numbers with the high byte first. */
+/* Keys: M; O number -> session; S session; W window, W window letter piece; C call; T tool call. Hashes and numbers with the high byte
+ * first. */
 struct key {
   uint8_t bytes[24];
   size_t len;
@@ -284,6 +285,79 @@ int ctxp_fold_call_put(struct ctxp_stage *stage, const struct ctxp_fold_billed_c
   return 0;
 }
 
+/* ---- tool calls ---- */
+static int load_tool(struct ctxp_stage *stage, struct ctxp_fold_tool *tool) {
+  struct ctxp_raw raw;
+  bool bad = false;
+  int r = get(stage, hash_key('T', tool->id), &raw);
+  if (r != 0) return r < 0 ? r : 0;
+  struct ctxp_cursor c = ctxp_cursor(raw);
+  tool->window = ctxp_fold_read_hash(&c, &bad);
+  tool->counted = (uint8_t)ctxp_fold_read_u64(&c, &bad);
+  tool->changed = false;
+  return bad ? -EBADMSG : 0;
+}
+
+int ctxp_fold_tool_get(
+    struct ctxp_stage *stage, const struct ctxp_fold_window *w, struct ctxp_hash128 call, struct ctxp_fold_tool **ret) {
+  struct ctxp_fold *f = ctxp_stage_state(stage);
+  bool failed = false;
+  struct ctxp_str bytes = {(const char *)&call, sizeof(call)};
+  struct ctxp_hash128 id = hash_of((const struct ctxp_str[]){w->session->agent, bytes}, 2, &failed);
+  if (failed) return -ENOMEM;
+  HASH_FIND(hh, f->tools, &id, sizeof(id), *ret);
+  if (*ret) return 0;
+  struct ctxp_fold_tool *tool = calloc(1, sizeof(*tool));
+  if (!tool) return -ENOMEM;
+  *tool = (struct ctxp_fold_tool){.id = id, .window = w->key, .changed = true};
+  int r = load_tool(stage, tool);
+  ctxp_map_failed = false;
+  if (r == 0) HASH_ADD(hh, f->tools, id, sizeof(tool->id), tool);
+  if (r == 0 && ctxp_map_failed) r = -ENOMEM;
+  if (r < 0) {
+    free(tool);
+    return r;
+  }
+  *ret = tool;
+  return 0;
+}
+
+int ctxp_fold_tool_count(
+    struct ctxp_stage *stage, const struct ctxp_fold_window *w, struct ctxp_str call, unsigned figure, bool *ret) {
+  struct ctxp_fold_tool *tool;
+  *ret = true;
+  if (call.len == 0) return 0;
+  int r = ctxp_fold_tool_get(stage, w, ctxp_hash128(call.ptr, call.len), &tool);
+  if (r < 0) return r;
+  *ret = !(tool->counted & figure);
+  tool->changed |= *ret;
+  tool->counted |= (uint8_t)figure;
+  return 0;
+}
+
+static void drop_tools(struct ctxp_fold *f) {
+  struct ctxp_fold_tool *tool, *next;
+  HASH_ITER(hh, f->tools, tool, next) {
+    HASH_DEL(f->tools, tool);
+    free(tool);
+  }
+}
+
+static int save_tools(struct ctxp_stage *stage) {
+  struct ctxp_fold *f = ctxp_stage_state(stage);
+  ctxp_auto_buf value = {0};
+  for (struct ctxp_fold_tool *tool = f->tools; tool; tool = tool->hh.next) {
+    if (!tool->changed) continue;
+    ctxp_buf_reset(&value);
+    ctxp_fold_write_hash(&value, tool->window);
+    ctxp_pack_u64(&value, tool->counted);
+    int r = put(stage, hash_key('T', tool->id), &value);
+    if (r < 0) return r;
+  }
+  drop_tools(f);
+  return 0;
+}
+
 static int save_calls(struct ctxp_stage *stage) {
   struct ctxp_fold *f = ctxp_stage_state(stage);
   struct ctxp_fold_billed_call *call, *next;
@@ -353,7 +427,8 @@ static int save_all(struct ctxp_stage *stage) {
     if (s->changed) r = save_session(stage, s);
   for (struct ctxp_fold_window *w = f->windows; w && r == 0; w = w->hh.next)
     if (w->changed) r = save_window(stage, w);
-  return r == 0 ? save_calls(stage) : r;
+  if (r == 0) r = save_calls(stage);
+  return r == 0 ? save_tools(stage) : r;
 }
 
 static void drop_session(struct ctxp_fold *f, struct ctxp_fold_session *s) {
@@ -409,4 +484,5 @@ void ctxp_fold_close(struct ctxp_fold *f) {
     HASH_DEL(f->calls, call);
     free(call);
   }
+  drop_tools(f);
 }

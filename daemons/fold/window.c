@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include "ctxpipe/stage.h"
 #include "fold/spend.h"
+#include "fold/store.h"
 #include "fold/window.h"
 
 #define BLOCK 4096
@@ -145,7 +146,14 @@ static uint32_t message_of(struct ctxp_fold_window *w, struct ctxp_str id) {
 
 static uint32_t clamp_u32(uint64_t value) { return value > CTXP_FOLD_MAX_SIZE ? (uint32_t)CTXP_FOLD_MAX_SIZE : (uint32_t)value; }
 
-static int add_calls(struct ctxp_fold_window *w, struct ctxp_fold_message *m, struct ctxp_list list) {
+static int see_tool(struct ctxp_stage *stage, const struct ctxp_fold_window *w, struct ctxp_hash128 call, bool *ret_copied) {
+  struct ctxp_fold_tool *tool;
+  int r = ctxp_fold_tool_get(stage, w, call, &tool);
+  if (r == 0) *ret_copied = tool->window.lo != w->key.lo || tool->window.hi != w->key.hi;
+  return r;
+}
+
+static int add_calls(struct ctxp_fold_window *w, struct ctxp_stage *stage, struct ctxp_fold_message *m, struct ctxp_list list) {
   struct ctxp_call call;
   bool failed = false;
   bool same = m->calls == list.count; /* sent again: the calls are there */
@@ -168,14 +176,17 @@ static int add_calls(struct ctxp_fold_window *w, struct ctxp_fold_message *m, st
     if (failed) return -ENOMEM;
     w->calls.count++;
     m->calls++;
+    int r = call.id.len ? see_tool(stage, w, w->calls.at[number].id, &w->calls.at[number].copied) : 0;
+    if (r < 0) return r;
     dirty_from(&w->calls.dirty, number);
     if (find_call(w, w->calls.at[number].id) == CTXP_FOLD_OPEN && !index_add(&w->call_index, w, hash_of_call, number)) return -ENOMEM;
   }
   return 0;
 }
 
-/* bills that were made with the old size or band are made anew */
+/* bills that were made with the old size or band are made anew, and the last one is said again at the next end */
 static void restate(struct ctxp_fold_window *w, const struct ctxp_fold_message *m) {
+  if (m->used_from != CTXP_FOLD_OPEN && w->final_at == w->counted) w->final_at = 0;
   if (w->spend && m->used_from < ctxp_fold_spend_done(w->spend)) w->spend = ctxp_fold_spend_free(w->spend);
 }
 
@@ -192,7 +203,7 @@ static bool measure(struct ctxp_fold_message *m, const struct ctxp_context_messa
       m->signature != old.signature;
 }
 
-int ctxp_fold_window_define(struct ctxp_fold_window *w, const struct ctxp_context_message *d) {
+int ctxp_fold_window_define(struct ctxp_fold_window *w, struct ctxp_stage *stage, const struct ctxp_context_message *d) {
   uint32_t tokens = clamp_u32(d->tokens);
   bool failed = false;
   uint32_t number = message_of(w, d->id);
@@ -209,7 +220,10 @@ int ctxp_fold_window_define(struct ctxp_fold_window *w, const struct ctxp_contex
   if (!ctxp_str_eq(m->label, d->label)) m->label = ctxp_fold_arena_str(&w->arena, d->label, &failed);
   if (!ctxp_str_eq(m->tool, d->tool)) m->tool = ctxp_fold_arena_str(&w->arena, d->tool, &failed);
   m->answers = d->toolCallId.len ? ctxp_hash128(d->toolCallId.ptr, d->toolCallId.len) : (struct ctxp_hash128){0, 0};
-  return failed ? -ENOMEM : add_calls(w, m, d->calls);
+  m->copied = false;
+  int r = failed ? -ENOMEM : d->toolCallId.len ? see_tool(stage, w, m->answers, &m->copied) :
+                                                 0;
+  return r < 0 ? r : add_calls(w, stage, m, d->calls);
 }
 
 /* ---- requests ---- */

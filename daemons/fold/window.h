@@ -41,6 +41,7 @@ struct ctxp_fold_message {
   uint32_t evicted; /* number of requests when an `evict` named it last, + 1 */
   uint8_t band, role, label_kind; /* label_kind: CTXP_LABEL_COUNT: by band */
   bool defined;
+  bool copied; /* the call that it answers is another window's, of which this one is a copy */
   /* of its size (sizes.h) */
   bool person, thinks; /* a person wrote it; it holds thinking */
   uint32_t pieces, images;
@@ -51,6 +52,7 @@ struct ctxp_fold_call { /* a tool call in an assistant message */
   struct ctxp_hash128 id;
   struct ctxp_str name, path;
   uint32_t tokens, content_tokens;
+  bool copied; /* as of a message */
 };
 struct ctxp_fold_residency {
   uint32_t message, place, from, to;
@@ -109,6 +111,7 @@ enum { CTXP_FOLD_BASH,
 struct ctxp_fold_turn { /* what has come since the last turn that ended */
   uint64_t saved[CTXP_FOLD_MECHANISMS], aux, regret, carried, carried_cost_nano;
   bool carried_priced;
+  bool own_call, other_call; /* it has a response that is billed here; one that was billed before */
 };
 
 struct ctxp_fold_window {
@@ -134,6 +137,7 @@ struct ctxp_fold_window {
   CTXP_FOLD_ARRAY(struct ctxp_fold_kept, kept);
   uint64_t kept_tokens;
   struct ctxp_fold_turn turn;
+  uint64_t run_lazy, run_offered; /* of a recorded run that has made no call yet */
   uint32_t turns_ended;
   uint64_t turn_number; /* of the turn under way, or the next */
   uint32_t final_at; /* counted requests when the last `final` bill was said */
@@ -144,8 +148,9 @@ struct ctxp_fold_window {
 /* Room for one more; false: out of memory. */
 bool ctxp_fold_grow(void *array, size_t size);
 
-/* Takes a definition. -ENOMEM. */
-int ctxp_fold_window_define(struct ctxp_fold_window *w, const struct ctxp_context_message *definition) __attribute__((warn_unused_result));
+/* Takes a definition. -ENOMEM, -EBADMSG. */
+int ctxp_fold_window_define(struct ctxp_fold_window *w, struct ctxp_stage *stage, const struct ctxp_context_message *definition)
+    __attribute__((warn_unused_result));
 /* Forms the window of the next request, and appends the request with these figures. *ret_request: its number in the list; where
  * only the window was to be formed (flags without COUNTED) and it did not change, CTXP_FOLD_OPEN. -ENOMEM. */
 int ctxp_fold_window_request(struct ctxp_fold_window *w, struct ctxp_stage *stage, const struct ctxp_prompt *prompt,

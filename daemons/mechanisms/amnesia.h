@@ -2,6 +2,7 @@
  * Everything here is bounded, and changes with events only. */
 #pragma once
 #include "base/hash.h"
+#include "mechanisms/engine.h"
 #include "mechanisms/window.h"
 
 enum { CTXP_RESULTS_MAX = 4096,
@@ -68,7 +69,8 @@ struct ctxp_amnesia {
 enum ctxp_amnesia_policy { CTXP_POLICY_TAIL,
   CTXP_POLICY_SEEN };
 struct ctxp_amnesia_options {
-  uint64_t min_tokens, cache_ttl_s;
+  struct ctxp_engine engine;
+  uint64_t min_tokens, cache_ttl_s, max_chars, tag_max_tokens;
   int policy;
   bool sticky;
 };
@@ -99,6 +101,9 @@ int ctxp_amnesia_text(char **text, struct ctxp_str value) __attribute__((warn_un
 /* Judges a result (amnesia_judge.c): emits its tag, and those of the older results that it supersedes. */
 int ctxp_amnesia_judge(struct ctxp_stage *stage, struct ctxp_amnesia *window, const struct ctxp_event *ev)
     __attribute__((warn_unused_result));
+
+/* Asks the model about a result, where it is the judge. */
+int ctxp_amnesia_prepare(struct ctxp_stage *stage, const struct ctxp_event *ev) __attribute__((warn_unused_result));
 
 struct ctxp_occasion { /* of a request */
   struct ctxp_str model;

@@ -1,9 +1,9 @@
 /* amnesia-tagger: results that were read and are of no more use leave the window.
  *
- * Two steps. A result is judged when it comes, and again when something supersedes it: a later read of the same lines, the same
- * text once more, or the whole file written anew (an edit does not: what was read is still needed to know the file). Then, with
- * each request, removal.c chooses what goes. An agent that asks is answered and the removal counts; for others it is worked out
- * from `prompt` and `context_message`, and stays potential. */
+ * Two steps. A result is judged when it comes (by a model, if the engine is aux: what it drops is dropped), and again when something
+ * supersedes it: a later read of the same lines, the same text once more, or the whole file written anew (an edit does not: what was read
+ * is still needed to know the file). Then, with each request, removal.c chooses what goes. An agent that asks is answered and the removal
+ * counts; for others it is worked out from `prompt` and `context_message`, and stays potential. */
 #include <errno.h>
 #include "base/str.h"
 #include "mechanisms/amnesia.h"
@@ -207,7 +207,12 @@ static const struct ctxp_consume consumes[] = {
     {CTXP_KIND_context, 0}, {CTXP_KIND_prompt, 0}, {CTXP_KIND_context_message, 0}, {CTXP_KIND_compaction, 0}, {CTXP_KIND_evict, 0},
     {CTXP_KIND_session_start, 0}, {CTXP_KIND_session_end, 0}, {CTXP_KIND_agent_start, 0}, {CTXP_KIND_agent_end, 0}, {CTXP_KIND_turn_end, 0},
     {CTXP_KIND_answer_missed, 0}, {CTXP_KIND_NONE, 0}};
-static const enum ctxp_kind emits[] = {CTXP_KIND_amnesia_tag, CTXP_KIND_amnesia_remove, CTXP_KIND_regret, CTXP_KIND_NONE};
+static const enum ctxp_kind emits[] = {
+    CTXP_KIND_amnesia_tag, CTXP_KIND_amnesia_remove, CTXP_KIND_aux, CTXP_KIND_regret, CTXP_KIND_NONE};
+static int check(const void *whole, struct ctxp_error *err) {
+  return ctxp_engine_check(&((const struct ctxp_amnesia_options *)whole)->engine, err);
+}
+
 static const char *const policies[] = {"tail", "seen", NULL};
 static const struct ctxp_option options[] = {{.name = "min_tokens",
                                                  .type = CTXP_OPTION_U64,
@@ -238,6 +243,23 @@ static const struct ctxp_option options[] = {{.name = "min_tokens",
         .unit = "s",
         .help = "idle time after which the prompt cache is cold",
         .offset = offsetof(struct ctxp_amnesia_options, cache_ttl_s)},
+    CTXP_ENGINE_OPTIONS(struct ctxp_amnesia_options),
+    {.name = "max_chars",
+        .type = CTXP_OPTION_U64,
+        .initial = "6000",
+        .min = 1,
+        .max = 1u << 24,
+        .unit = "UTF-16 units",
+        .help = "of engine aux: what the model sees of a result",
+        .offset = offsetof(struct ctxp_amnesia_options, max_chars)},
+    {.name = "tag_max_tokens",
+        .type = CTXP_OPTION_U64,
+        .initial = "24",
+        .min = 1,
+        .max = 65536,
+        .unit = "tokens",
+        .help = "of engine aux: what the model's verdict may have",
+        .offset = offsetof(struct ctxp_amnesia_options, tag_max_tokens)},
     {0}};
 
 const struct ctxp_stage_ops ctxp_stage_amnesia_tagger = {.api = CTXP_STAGE_API,
@@ -250,7 +272,9 @@ const struct ctxp_stage_ops ctxp_stage_amnesia_tagger = {.api = CTXP_STAGE_API,
     .options = options,
     .options_size = sizeof(struct ctxp_amnesia_options),
     .state_size = sizeof(struct state),
+    .check = check,
     .open = open_stage,
+    .prepare = ctxp_amnesia_prepare,
     .event = event,
     .save = save,
     .close = close_stage};

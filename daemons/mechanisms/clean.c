@@ -66,15 +66,16 @@ static void replace_bare(struct ctxp_str s, struct ctxp_buf *out) {
   ctxp_buf_add(out, s.ptr + from, s.len - from);
 }
 
-int ctxp_clean_output(struct ctxp_str text, struct ctxp_buf *room, struct ctxp_str *ret_text) {
-  static const struct note notes[] = {{"[Output truncated:", "Full output saved to:", DISCARDED}, {"[Showing ", "Full output: ", NULL}};
+int ctxp_clean_output(struct ctxp_str text, bool whole, struct ctxp_buf *room, struct ctxp_str *ret_text) {
+  static const struct note notes[] = {{"[Output truncated:", "Full output saved to:", DISCARDED}, {"[Showing ", "Full output: ", NULL},
+      {"[Showing ", "Full output: ", DISCARDED}};
   static const struct note truncated = {"[Output truncated:", NULL, ""};
   ctxp_auto_buf a = {0}, b = {0};
   *ret_text = text;
   if (ctxp_str_find(text, CTXP_STR("Output truncated:"), 0) == SIZE_MAX && ctxp_str_find(text, CTXP_STR("Full output"), 0) == SIZE_MAX)
     return 0;
   replace_notes(text, &notes[0], &a);
-  replace_notes(ctxp_buf_view(&a), &notes[1], &b);
+  replace_notes(ctxp_buf_view(&a), &notes[whole ? 2 : 1], &b);
   ctxp_buf_reset(&a);
   replace_bare(ctxp_buf_view(&b), &a);
   ctxp_buf_reset(room);

@@ -3,9 +3,11 @@
 #include "base/buf.h"
 #include "base/str.h"
 
-/* The agent's own notes about a longer output elsewhere lose their paths; *ret_text is `text` itself where there were none, else
+/* The agent's own notes about a longer output elsewhere lose their paths; whole: those that say which lines are shown go whole, as the
+ * seed has it, else they keep that. *ret_text is `text` itself where there were none, else
  * borrowed from `room`. -ENOMEM. */
-int ctxp_clean_output(struct ctxp_str text, struct ctxp_buf *room, struct ctxp_str *ret_text) __attribute__((warn_unused_result));
+int ctxp_clean_output(struct ctxp_str text, bool whole, struct ctxp_buf *room, struct ctxp_str *ret_text)
+    __attribute__((warn_unused_result));
 
 struct ctxp_tail {
   struct ctxp_str content; /* borrowed from the text */

@@ -124,8 +124,7 @@ static struct ctxp_str utf16_suffix(struct ctxp_str s, size_t units) {
   return from(s, cut.len);
 }
 
-/* a fact is one line: white space and control characters become single blanks */
-static void add_line(struct ctxp_buf *out, struct ctxp_str s) {
+void ctxp_fact_one_line(struct ctxp_str s, struct ctxp_buf *out) {
   bool blank = true; /* none at the start */
   for (size_t i = 0; i < s.len;) {
     unsigned n = ctxp_utf8_sequence(s.ptr + i, s.len - i);
@@ -143,8 +142,8 @@ static void add_line(struct ctxp_buf *out, struct ctxp_str s) {
 void ctxp_fact_line(struct ctxp_str path, struct ctxp_str what, struct ctxp_str content, struct ctxp_buf *out) {
   ctxp_auto_buf path_line = {0}, what_line = {0};
   char tail[40];
-  add_line(&path_line, path);
-  add_line(&what_line, what);
+  ctxp_fact_one_line(path, &path_line);
+  ctxp_fact_one_line(what, &what_line);
   path = ctxp_buf_view(&path_line);
   what = ctxp_buf_view(&what_line);
   size_t fixed =

@@ -44,6 +44,12 @@ void ctxp_windows_deinit(struct ctxp_windows *windows);
 bool ctxp_missed_here(const struct ctxp_stage *stage, const struct ctxp_answer_missed *said);
 
 /* What every mechanism says beside its figures; why: NULL where it acted. */
-#define ctxp_set_verdict(record, shape, is_applied, why) \
-  (ctxp_set(record, shape, engine, CTXP_STR("rules")), ctxp_set(record, shape, applied, is_applied), \
-      (void)((why) ? ctxp_set(record, shape, reason, ctxp_str(why)) : 0))
+#define ctxp_set_verdict(record, shape, is_applied, why) ctxp_set_verdict_by(record, shape, "rules", is_applied, ctxp_str(why))
+/* the same of another engine; why: a struct ctxp_str, empty where there is nothing to say */
+#define ctxp_set_verdict_by(record, shape, by, is_applied, why) \
+  do { \
+    struct ctxp_str ctxp_why = (why); \
+    ctxp_set(record, shape, engine, ctxp_str(by)); \
+    ctxp_set(record, shape, applied, is_applied); \
+    if (ctxp_why.len) ctxp_set(record, shape, reason, ctxp_why); \
+  } while (0)

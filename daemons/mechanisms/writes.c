@@ -36,8 +36,9 @@ int ctxp_writes_add(struct ctxp_writes *writes, struct ctxp_written *w) {
   return -ENOMEM;
 }
 
-/* ---- the window in the store: [[call, path, fact, hash, original, factTokens, ask, step, superseded], ...] ---- */
-enum { STORED_FIELDS = 9 };
+/* ---- the window in the store: [[call, path, fact, hash, original, factTokens, ask, step, superseded, byModel], ...] ---- */
+enum { STORED_FIELDS = 10,
+  STORED_BEFORE = 9 /* without byModel */ };
 
 static void dump(const void *window, struct ctxp_buf *out) {
   const struct ctxp_writes *writes = window;
@@ -53,6 +54,7 @@ static void dump(const void *window, struct ctxp_buf *out) {
     ctxp_pack_u64(out, w->ask);
     ctxp_pack_u64(out, (uint64_t)w->step);
     ctxp_pack_bool(out, w->superseded);
+    ctxp_pack_bool(out, w->by_model);
   }
 }
 
@@ -68,10 +70,10 @@ struct ctxp_written *ctxp_written_new(struct ctxp_str call, struct ctxp_str path
 
 static int load_write(struct ctxp_writes *writes, struct ctxp_raw raw) {
   struct ctxp_cursor it = ctxp_cursor(raw);
-  struct ctxp_pack_value v[STORED_FIELDS];
+  struct ctxp_pack_value v[STORED_FIELDS] = {0};
   uint32_t left;
-  if (ctxp_array_open(&it, &left) < 0 || left != STORED_FIELDS) return -EBADMSG;
-  for (unsigned i = 0; i < STORED_FIELDS; i++)
+  if (ctxp_array_open(&it, &left) < 0 || left > STORED_FIELDS || left < STORED_BEFORE) return -EBADMSG;
+  for (unsigned i = 0; i < left; i++)
     if (ctxp_cursor_next(&it, &v[i]) < 0) return -EBADMSG;
   struct ctxp_written *w = ctxp_written_new(v[0].str, v[1].str, v[2].str);
   if (!w) return -ENOMEM;
@@ -81,6 +83,7 @@ static int load_write(struct ctxp_writes *writes, struct ctxp_raw raw) {
   w->ask = v[6].u;
   w->step = (enum ctxp_write_step)v[7].u;
   w->superseded = v[8].b;
+  w->by_model = left == STORED_FIELDS && v[9].b;
   return ctxp_writes_add(writes, w);
 }
 

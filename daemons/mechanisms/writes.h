@@ -19,6 +19,7 @@ struct ctxp_written {
   char hash[CTXP_HASH_HEX];
   enum ctxp_write_step step;
   bool superseded; /* the file was written or edited again */
+  bool by_model; /* the fact is a model's */
 };
 struct ctxp_writes {
   struct ctxp_window base;

@@ -162,6 +162,15 @@ static int fail(struct ctxp_stage *stage, int r, const char *doing) {
   return r;
 }
 
+/* parts that no undo can need go when they are too many */
+static void drop_old(struct state *st, uint64_t keep) {
+  ctxp_auto_buf part = {0};
+  for (uint64_t old = st->saved_part; keep && old > keep; old--) {
+    part_name(st, old - keep, &part);
+    if (unlinkat(st->folder, ctxp_buf_cstr(&part), 0) < 0) break;
+  }
+}
+
 static int log_open(struct ctxp_stage *stage, struct ctxp_error *err) {
   struct state *st = ctxp_stage_state(stage);
   const struct options *options = ctxp_stage_options(stage);
@@ -179,6 +188,7 @@ static int log_open(struct ctxp_stage *stage, struct ctxp_error *err) {
   if (r < 0)
     return ctxp_error_set(err, r, "node '%s': could not open the log '%s': %s", ctxp_stage_node(stage), options->path, strerror(-r));
   st->saved_part = st->at.part;
+  drop_old(st, options->rotate_keep);
   return put_place(stage, &st->at);
 }
 
@@ -300,15 +310,6 @@ static int log_event(struct ctxp_stage *stage, const struct ctxp_event *ev) {
   }
   st->pending_lines++;
   return 0;
-}
-
-/* parts that no undo can need go when they are too many */
-static void drop_old(struct state *st, uint64_t keep) {
-  ctxp_auto_buf part = {0};
-  for (uint64_t old = st->saved_part; keep && old > keep; old--) {
-    part_name(st, old - keep, &part);
-    if (unlinkat(st->folder, ctxp_buf_cstr(&part), 0) < 0) break;
-  }
 }
 
 static int log_save(struct ctxp_stage *stage) {

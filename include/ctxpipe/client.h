@@ -49,6 +49,9 @@ int ctxp_client_hello(struct ctxp_client *client, int timeout_ms, uint64_t *ret_
  * passed over. */
 int ctxp_client_send(struct ctxp_client *client, const struct ctxp_event *event, uint64_t seq, int timeout_ms, struct ctxp_error *err)
     __attribute__((warn_unused_result));
+/* The next event that has no number of its own, as one that is asked with, gets this one. To be called after ctxp_client_hello. -EINVAL:
+ * it is not above all before it. */
+int ctxp_client_number(struct ctxp_client *client, uint64_t seq, struct ctxp_error *err) __attribute__((warn_unused_result));
 /* Sends an event with `ask` and waits for its answer, a MessagePack map borrowed until the next call: {unchanged: true} or actions.
  * 1: no answer within timeout_ms; the agent goes on unchanged, and the collector is told that the answer was missed. 2: the buffer
  * stayed full, the event is not taken. -EBADMSG: the collector refused the event, and the sentence says why. -EINVAL: not a tool_result or

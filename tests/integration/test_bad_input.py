@@ -2,6 +2,7 @@
 import contextlib
 import json
 import os
+import signal
 import socket
 import subprocess
 import threading
@@ -122,8 +123,8 @@ def a_frame_of_another_version_is_refused_and_the_collector_goes_on(place):
         same(bill(place)['billed'], work.billed, 'billed tokens')
 
 
-def dealer(path, message, answer=True):
-    """A ZMTP 3.0 DEALER by hand, so that the frame is exactly ours: sends one message, returns the next ones up to a refusal."""
+def dealer(path, message, answer=True, wanted=b'refused'):
+    """A ZMTP 3.0 DEALER by hand, so that the frame is exactly ours: sends one message, returns the next one that holds what is wanted."""
     with socket.socket(socket.AF_UNIX) as link:
         link.settimeout(20)
         link.connect(path)
@@ -135,8 +136,9 @@ def dealer(path, message, answer=True):
         link.sendall(bytes([2]) + len(message).to_bytes(8, 'big') + message)
         while answer:
             frame = read_frame(link)
-            if b'refused' in frame:
+            if wanted in frame:
                 return frame
+            check(b'refused' not in frame, f'refused: {frame!r}')
     return b''
 
 
@@ -328,6 +330,95 @@ def a_full_disk_loses_nothing_that_was_acknowledged(place):
         place.ctxpipe('down', '-f', file)
         log = lines_of(disk / 'state/events.jsonl')
         same(sum(line['billed'] for line in log if line['kind'] == 'spend' and line.get('final')), work.billed, 'billed tokens after the disk was full')
+
+
+@test
+def the_reason_of_a_node_that_met_a_full_disk_reaches_the_supervisor(place):
+    lines = '\n'.join(Load('pi@one', 1200).lines()) + '\n'
+    with small_disk(place, '6m') as disk:  # the nodes' own logs are on it, too
+        file = place.topology(**{'~/.local/state/ctxpipe': str(disk / 'state')})
+        supervisor = place.start('ctxpipe', 'up', '-f', file)
+        supervisor.wait_for('ready: ')
+        sender = place.start('ctxpipe', 'send', '-f', file, '--agent', 'pi@one', stdin=subprocess.PIPE)
+        threading.Thread(target=feed, args=(sender.process.stdin, lines), daemon=True).start()
+        line = supervisor.wait_for('started again in')
+        check('no space is left on the disk' in line or 'No space left' in line, f'the line does not say why: {line}')
+        subprocess.run(['mount', '-o', 'remount,size=400m', disk], check=True)
+        supervisor.wait_for('ready again')
+        place.ctxpipe('down', '-f', file)
+
+
+@test
+def a_node_that_could_not_drain_is_named_and_the_next_up_completes(place):
+    work = Load('pi@one', 400)
+    with small_disk(place, '64k') as disk:
+        file = place.topology(**{'path: events.jsonl': f'path: {disk}/events.jsonl'})
+        place.ctxpipe('up', '-f', file, '--detach')
+        place.ctxpipe('send', '-f', file, '--agent', work.agent, input='\n'.join(work.lines()) + '\n')
+        says_full(place, file)
+        begun = time.monotonic()
+        done = place.ctxpipe('down', '-f', file, code=1)
+        sentence(done, 'not drained: log;', 'ctxpipe up', 'No space left')
+        check(time.monotonic() - begun < 20, f'it took {time.monotonic() - begun:.1f} s to say so')
+        same(place.processes(), [], 'processes after down')
+        subprocess.run(['mount', '-o', 'remount,size=40m', disk], check=True)
+        place.ctxpipe('up', '-f', file, '--detach')
+        place.ctxpipe('down', '-f', file)
+        same(sum(line['billed'] for line in lines_of(disk / 'events.jsonl') if line['kind'] == 'spend' and line.get('final')), work.billed, 'billed tokens in the log')
+
+
+@test
+def a_node_whose_trouble_is_over_is_drained_though_it_waits_for_its_next_start(place):
+    work = Load('pi@one', 400)
+    with small_disk(place, '64k') as disk:
+        file = place.topology(**{'path: events.jsonl': f'path: {disk}/events.jsonl'})
+        place.ctxpipe('up', '-f', file, '--detach')
+        place.ctxpipe('send', '-f', file, '--agent', work.agent, input='\n'.join(work.lines()) + '\n')
+        says_full(place, file)
+        subprocess.run(['mount', '-o', 'remount,size=40m', disk], check=True)
+        place.ctxpipe('down', '-f', file)
+        same(sum(line['billed'] for line in lines_of(disk / 'events.jsonl') if line['kind'] == 'spend' and line.get('final')), work.billed, 'billed tokens in the log')
+
+
+@test
+def stopped_daemons_do_not_hold_up_status_one_after_another(place):
+    with place.pipeline():
+        pids = [pid for node, pid in place.pids().items() if node in ('bash', 'amnesia', 'log', 'fold')]
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        begun = time.monotonic()
+        done = place.ctxpipe('status', '--json', code=1)
+        took = time.monotonic() - begun
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+        rows = {row['node']: row for row in done.json()['nodes']}
+        same(sorted(name for name, row in rows.items() if row['state'] == 'silent'), ['amnesia', 'bash', 'fold', 'log'], 'silent nodes')
+        check('does not answer' in rows['bash']['lastError'], f'it does not say so: {rows["bash"]}')
+        check(took < 3, f'it took {took:.1f} s')  # one second for all, and what a busy machine adds; four of one second each would not fit
+
+
+@test
+def made_up_names_do_not_fill_the_status(place):
+    work = Load('pi@one', 2)
+    with place.pipeline():
+        place.ctxpipe('send', '--agent', work.agent, input='\n'.join(work.lines()) + '\n')
+        path = f'{place.env["XDG_RUNTIME_DIR"]}/ctxpipe/ingest.sock'
+        for number in range(60):
+            hello(path, f'made-up-{number}')
+        done = place.ctxpipe('status')
+        check(work.agent in done.out, f'the agent that did something is not shown: {done}')
+        same(sum('made-up-' in line for line in done.out.splitlines()), 19, f'made-up names shown: {done}')
+        check('41 more, 41 of them without an event' in done.out, f'the others are not counted: {done}')
+        check(len(place.status()['agents']) == 61, 'not all are in the JSON')
+
+
+def hello(path, agent):
+    """A client that says its name, and nothing else."""
+    def text(value):
+        return bytes([0xd9, len(value)]) + value.encode()
+    pairs = [('client', 'test'), ('key', agent), ('agent', agent), ('product', 'test')]
+    body = bytes([0x80 + len(pairs)]) + b''.join(text(key) + text(value) for key, value in pairs)
+    return dealer(path, bytes([0x93, 1]) + text('hello') + body, wanted=b'welcome')
 
 
 def feed(pipe, lines):

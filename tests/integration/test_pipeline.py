@@ -103,6 +103,26 @@ def the_same_events_sent_again_under_the_same_key_count_once(place):
 
 
 @test
+def a_key_is_for_one_input_that_may_grow(place):
+    work = Load('pi@one', 20)
+    lines = list(work.lines())
+
+    def send(some, code=0):
+        return place.ctxpipe('send', '--agent', 'pi@one', '--key', 'k', input='\n'.join(some) + '\n', code=code).err
+
+    with place.pipeline():
+        send(lines[:30])
+        changed = lines[:10] + [lines[11], lines[10]] + lines[12:]
+        for other, what in ((changed, 'changed'), (lines[:29], 'shorter')):
+            said = send(other, code=1)
+            check("key 'k' has sent 30 events before, and this input does not begin with them; nothing of it was sent: name another --key" in said,
+                  f'{what} input: {said}')
+        same(place.status()['agents'][0]['events'], 30, 'events after other input')
+        check(f'{len(lines) - 30} events sent, {len(lines) - 30} acknowledged, 30 there already' in send(lines), 'a grown input goes on')
+        same(place.ctxpipe('spend', '--json').json()['totals']['billed'], work.billed, 'billed tokens')
+
+
+@test
 def the_example_in_c_gets_an_answer_and_an_acknowledgement(place):
     with place.pipeline():
         done = place.run(BUILD / 'agents/c/agent_example', place.endpoint)

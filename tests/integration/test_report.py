@@ -32,8 +32,6 @@ def every_import_case_is_right_to_the_token(place):
     before = sorted(str(path) for path in place.root.rglob('*'))
     for case in import_cases():
         truth = json.loads((case / 'truth.json').read_text(), parse_float=Decimal)
-        if truth['product'] not in ('claude', 'claude-code', 'pi'):
-            continue
         count += 1
         out = report_with_faults(place, '--prices', shared('prices.json'), *[case / name for name in truth['files']])
         expect, totals = truth['expect'], out['totals']
@@ -59,17 +57,76 @@ def the_same_transcript_twice_in_a_tree_bills_once(place):
     same(twice['potential'], once['potential'], 'potential savings of the same transcript twice')
 
 
+def claude_lines():
+    """A session by hand: three prompts of a person, each with its answer."""
+    for n in range(3):
+        head = {'sessionId': 's1', 'timestamp': f'2026-01-02T00:00:0{n}.000Z', 'cwd': '/x'}
+        yield head | {'parentUuid': f'a{n - 1}' if n else None, 'type': 'user', 'uuid': f'u{n}', 'message': {'role': 'user', 'content': f'question {n}'}}
+        yield head | {'parentUuid': f'u{n}', 'type': 'assistant', 'uuid': f'a{n}', 'requestId': f'r{n}',
+                      'message': {'id': f'm{n}', 'model': 'm', 'content': [{'type': 'text', 'text': 'yes'}], 'usage': {'input_tokens': 10 ** n, 'output_tokens': 1}}}
+
+
+def as_lines(records):
+    return ''.join(json.dumps(record) + '\n' for record in records)
+
+
+@test
+def a_session_that_grew_was_rewritten_shrank_or_went_on_elsewhere_bills_each_call_once(place):
+    lines = list(claude_lines())
+    other = [*lines[:5], lines[5] | {'uuid': 'b2', 'message': lines[5]['message'] | {'id': 'n2', 'usage': {'input_tokens': 500, 'output_tokens': 1}}}]
+
+    def imported(records, name='here/s1.jsonl'):
+        done = place.ctxpipe('import', place.write(name, as_lines(records)))
+        return done.err, int(place.ctxpipe('spend', '--json').json()['totals']['input'])
+
+    with place.pipeline():
+        same(imported(lines[:4]), ('', 11), 'the beginning')
+        same(imported(lines), ('', 111), 'grown')
+        said, billed = imported(other, 'there/s1.jsonl')
+        check('there/s1.jsonl: differs from what was read of this session before' in said, f'a diverged copy is not named: {said}')
+        same(billed, 611, 'with a diverged copy')
+        said, billed = imported(lines[:2])
+        check('here/s1.jsonl: is shorter than what was read of this session before' in said, f'a shrunk file is not named: {said}')
+        same(billed, 611, 'with a shrunk copy')
+        for records, name in ((lines, 'here/s1.jsonl'), (other, 'there/s1.jsonl'), (lines[:2], 'old/s1.jsonl')):
+            same(imported(records, name), ('', 611), f'{name} again')
+
+
+def session_of(path):
+    """The identity that a sample's lines say."""
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    return next(record.get('sessionId') or record['id'] for record in records if 'sessionId' in record or record['type'] == 'session')
+
+
+@test
+def a_resumed_copy_under_another_name_changes_no_figure(place):
+    samples = [path for path in sorted((SOURCE / 'samples').rglob('*.jsonl')) if 'subagents' not in path.parts]
+    with place.pipeline():
+        place.ctxpipe('import', SOURCE / 'samples')
+        bill, savings = place.ctxpipe('spend', '--json', '--by', 'message').json(), place.ctxpipe('stats', '--json').json()['all']
+        check(all(row['saved'] > 0 for row in bill['potential'].values()), f'the samples have no potential savings to repeat: {bill["potential"]}')
+        check(savings['turns'] > 0, 'the samples have no turns')
+        for number, path in enumerate(samples):
+            name = f'00000000-0000-4000-8000-{number:012}'
+            place.ctxpipe('import', place.write(f'copies/{name}.jsonl', path.read_text().replace(session_of(path), name)))
+        again, savings_again = place.ctxpipe('spend', '--json', '--by', 'message').json(), place.ctxpipe('stats', '--json').json()['all']
+        for key in bill:
+            same(again[key], bill[key], key)
+        same(savings_again.pop('sessions'), savings.pop('sessions') + len(samples), 'sessions that were told of')
+        same(savings_again, savings, 'savings and turns')
+
+
 @test
 def every_transcript_with_a_truth_is_right_to_the_token(place):
     wrong, count = [], 0
     names = {'input': 'input', 'cache_read': 'cacheRead', 'output': 'output', 'calls': 'requests'}
-    for product in ('claude', 'pi', 'made-up/claude', 'made-up/pi'):
+    for product in ('claude', 'pi', 'codex', 'gemini', 'opencode', 'made-up/claude', 'made-up/pi', 'made-up/codex'):
         for truth_file in sorted(shared('transcripts', product).glob('*.truth.json')):
             said = json.loads(truth_file.read_text())
             truth, side = said['totals'], said.get('cost', {})
             if side.get('side_input'):  # compactions and summaries: in the session's totals, in no window, and not among the truth's calls
                 truth = {key: truth[key] + side[f'side_{key}'] for key in ('input', 'cache_read', 'cache_write', 'output')}
-            transcript = next(path for path in sorted(truth_file.parent.glob(truth_file.name.split('.')[0] + '*')) if path.suffix == '.jsonl')
+            transcript = next(path for path in sorted(truth_file.parent.glob(truth_file.name.split('.')[0] + '*')) if path.suffix == '.jsonl' or (path.suffix == '.json' and path.stem.isalnum()))
             out, count = report_with_faults(place, transcript), count + 1
             if out is None:
                 wrong += [f'{product}/{transcript.name}: {key} is nothing, expected {truth[key]}' for key in truth if truth[key]]
@@ -80,6 +137,40 @@ def every_transcript_with_a_truth_is_right_to_the_token(place):
             closes(out, f'{product}/{transcript.name}')
     check(count > 0, 'no transcript was run')
     check(not wrong, '\n'.join(wrong))
+
+
+@test
+def the_worked_examples_of_the_fold_are_right_through_their_telemetry(place):
+    wrong, count = [], 0
+    for expected_file in sorted(shared('fold').glob('*.expected.json')):
+        name = expected_file.name.split('.')[0]
+        agents = json.loads(expected_file.read_text())['agents']
+        out, count = report(place, '--by', 'message', shared('fold') / f'{name}.jsonl'), count + 1
+        for agent, expect in agents.items():
+            thread = '' if agent == 'root' else agent
+            rows = [row for row in out['sessions'] if row['thread'] == thread]
+            got = {'turns': sum(row['requests'] for row in rows), 'billed': sum(row['billed'] for row in rows)}
+            wrong += [f'{name} {agent}: {key} is {got[key]}, expected {expect[key]}' for key in got if key in expect and got[key] != expect[key]]
+        if list(agents) == ['root']:
+            for row in agents['root']['bands']:
+                got = next((mine for mine in out['bands'] if mine['band'] == row['key']), {'billed': 0, 'own': 0, 'messages': 0})
+                wrong += [f'{name} {row["key"]}: {key} is {got[key]}, expected {row[key]}' for key in ('billed', 'own', 'messages') if abs(got[key] - row[key]) > 1]
+        closes(out, name)
+    check(count > 0, 'no example was run')
+    check(not wrong, '\n'.join(wrong))
+
+
+@test
+def a_format_is_found_by_content_and_can_be_forced(place):
+    corpus = SOURCE / 'tests' / 'fuzz' / 'corpus' / 'transcript'
+    for name, product, billed in (('codex', 'codex', 360), ('gemini', 'gemini-cli', 110), ('gemini-lines', 'gemini-cli', 110), ('gg', 'gg', 107),
+                                  ('opencode', 'opencode', 64), ('pi-stream', 'pi', 20)):
+        copy = place.write(f'{name}.records', (corpus / name).read_bytes())
+        for more in ((), ('--format', product)):
+            out = report(place, copy, *more)
+            same((out['sessions'][0]['product'], out['totals']['billed']), (product, billed), name)
+    said = place.ctxpipe('report', '--format', 'opencode', place.root / 'codex.records', code=1).err
+    check('codex.records: is no JSON text of the format opencode' in said, said)
 
 
 @test

@@ -3,7 +3,7 @@ import pathlib
 import re
 import sys
 
-LAYERS = ['base', 'codec', 'tokens', 'config', 'bus', 'runtime']
+LAYERS = ['base', 'codec', 'tokens', 'config', 'bus', 'model', 'runtime']
 STAGES = ['collector', 'mechanisms', 'fold', 'sinks', 'feeders']
 CPLUSPLUS = {'common/codec/json_index.cc'}
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)

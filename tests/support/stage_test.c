@@ -106,8 +106,26 @@ static void refuse(void *data, const char *sentence) {
   snprintf(t->last_refusal, sizeof(t->last_refusal), "%s", sentence);
 }
 
+static int call(void *data, const struct ctxp_event *event, const struct ctxp_model_call *asked) {
+  struct ctxp_test *t = data;
+  assert_false(t->called); /* one call for an event */
+  if (!t->model) return 0;
+  t->called = true;
+  t->calls++;
+  t->reply = (struct ctxp_model_reply){0};
+  t->model(t->model_data, t->node, event, asked, &t->reply);
+  return 0;
+}
+
+static int reply(void *data, const struct ctxp_event *event, struct ctxp_model_reply *ret_reply) {
+  struct ctxp_test *t = data;
+  (void)event;
+  if (t->called) *ret_reply = t->reply;
+  return !t->called;
+}
+
 static const struct ctxp_host_ops host = {
-    .emit = emit, .answer = answer, .put = put, .del = del, .get = get, .each = each, .refuse = refuse};
+    .emit = emit, .answer = answer, .put = put, .del = del, .get = get, .each = each, .refuse = refuse, .call = call, .reply = reply};
 
 static void start(struct ctxp_test *t) {
   struct ctxp_error err;
@@ -148,7 +166,9 @@ static void deliver(struct ctxp_test *t, const struct ctxp_buf *body, uint64_t s
   if (!event.ts_ms) event.ts_ms = UINT64_C(1756534219000) + 1000 * event.seq;
   if (!event.agent.len && event.kind != CTXP_KIND_topology) event.agent = CTXP_STR("pi@test");
   if (!event.session.len && event.kind != CTXP_KIND_topology) event.session = CTXP_STR("s1");
-  int r = ctxp_stage_deliver(t->stage, &event);
+  t->called = false;
+  int r = ctxp_stage_prepare(t->stage, &event);
+  if (r == 0) r = ctxp_stage_deliver(t->stage, &event);
   if (r < 0) fail_msg("the stage refused event %llu: %s (%s)", (unsigned long long)event.seq, strerror(-r), t->last_refusal);
 }
 

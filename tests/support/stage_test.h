@@ -31,6 +31,13 @@ struct ctxp_test {
   unsigned answer_count;
   struct ctxp_test_pair *pairs; /* the store, ordered by key */
   unsigned pair_count;
+  /* Answers the calls of a model: sets *ret_reply, its texts borrowed until the next call. NULL: none is ever made. */
+  void (*model)(void *data, const char *node, const struct ctxp_event *event, const struct ctxp_model_call *call,
+      struct ctxp_model_reply *ret_reply);
+  void *model_data;
+  struct ctxp_model_reply reply;
+  bool called; /* for the event in hand */
+  unsigned calls;
   unsigned refused;
   char last_refusal[CTXP_ERROR_MAX];
 };
@@ -39,7 +46,7 @@ struct ctxp_test {
 void ctxp_test_open(struct ctxp_test *t, const struct ctxp_stage_ops *ops, const char *node);
 /* Delivers a topology event that gives this node (and, if fold, as the fold) these options, a MessagePack map; prices may be {0}. */
 void ctxp_test_options(struct ctxp_test *t, struct ctxp_raw options, struct ctxp_raw prices);
-/* Encodes, decodes and delivers, so that the stage sees what a real host would give it. Empty agent: "pi@test", empty session:
+/* Encodes, decodes, prepares and delivers, so that the stage sees what a real host would give it. Empty agent: "pi@test", empty session:
  * "s1", no ts: 1756534219000 + 1000 * seq. */
 void ctxp_test_push(struct ctxp_test *t, const struct ctxp_event *event);
 /* The same for a JSON line as events.md has it. */

@@ -63,6 +63,24 @@ static void what_came_in_while_something_was_sent_ends_a_wait(void **state) {
   close_pair(&p);
 }
 
+static void a_socket_that_was_not_used_is_found_by_its_descriptor(void **state) {
+  struct pair p;
+  char byte;
+  (void)state;
+  open_pair(&p);
+  for (int i = 0; i < 20; i++) {
+    zmq_pollitem_t item = {.socket = p.near, .events = ZMQ_POLLIN, .revents = CTXP_POLL_UNUSED};
+    assert_int_equal(ctxp_poll(&p.set, &item, 1, 0), 0);
+    assert_int_equal(item.revents, 0);
+    assert_int_equal(zmq_send(p.far, "x", 1, 0), 1);
+    item.revents = CTXP_POLL_UNUSED;
+    assert_int_equal(ctxp_poll(&p.set, &item, 1, -1), 1);
+    assert_int_equal(item.revents, ZMQ_POLLIN);
+    assert_int_equal(zmq_recv(p.near, &byte, 1, 0), 1);
+  }
+  close_pair(&p);
+}
+
 static void a_plain_descriptor_is_waited_for_beside_a_socket(void **state) {
   struct pair p;
   int ends[2];
@@ -83,6 +101,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_message_is_found_until_it_is_taken),
       cmocka_unit_test(what_came_in_while_something_was_sent_ends_a_wait),
+      cmocka_unit_test(a_socket_that_was_not_used_is_found_by_its_descriptor),
       cmocka_unit_test(a_plain_descriptor_is_waited_for_beside_a_socket),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -218,6 +218,8 @@ static void a_full_disk_is_an_error_and_what_was_committed_stays(void **state) {
   assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
   assert_true(r < 0);
   assert_non_null(strstr(err.text, dir.path));
+  assert_int_equal(r, -EFBIG); /* a write that the limit cut short is no broken disk */
+  assert_non_null(strstr(err.text, "limit of file size"));
   store = ctxp_store_free(store);
   assert_int_equal(open_it(false, false), 0);
   assert_string_equal(get("a", &out), "1");

@@ -96,7 +96,8 @@ static void start(struct fixture *f, struct child *child, const char *program, c
   close(pipe_fds[1]);
   size_t len = 0;
   ssize_t got;
-  while ((got = read(pipe_fds[0], child->said + len, sizeof(child->said) - 1 - len)) > 0) len += (size_t)got;
+  while (!memchr(child->said, '\n', len) && (got = read(pipe_fds[0], child->said + len, sizeof(child->said) - 1 - len)) > 0)
+    len += (size_t)got;
   child->said[len] = 0;
   close(pipe_fds[0]);
 }
@@ -245,6 +246,9 @@ static void while_the_disk_is_full_nothing_is_acknowledged_and_then_it_goes_on(v
   flush(c);
   ctxp_client_counts(c, &counts);
   assert_int_equal(counts.acked, 50);
+  ctxp_buf_reset(&reply);
+  status(f, &reply);
+  assert_int_equal(ctxp_map_u64(ctxp_buf_raw(&reply), "events", 0), 51); /* the topology and each turn, once */
   end(&f->collector);
   assert_int_equal(stored_turns(f), 50);
 }

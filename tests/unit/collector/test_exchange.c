@@ -608,8 +608,13 @@ static void an_agent_may_say_later_that_it_could_not_apply_the_answer(void **sta
   pthread_join(thread, NULL);
   assert_int_equal(ctxp_client_missed(f->clients[0], "bored", &err), -EINVAL);
   assert_int_equal(ctxp_client_missed(f->clients[0], "refused", &err), 0);
+  assert_int_equal(ctxp_client_number(f->clients[0], 1, &err), -EINVAL); /* the ask had it */
+  assert_int_equal(ctxp_client_number(f->clients[0], 900, &err), 0);
   send_turn(f->clients[0], 1, 0);
   flush(f->clients[0]);
+  struct ctxp_client_counts counts;
+  ctxp_client_counts(f->clients[0], &counts);
+  assert_int_equal(counts.position, 900);
   assert_int_equal(f->refusal.count, 0);
   world_stop(&f->w);
   assert_string_equal(world_events(&f->w), "tool_result answer_missed:refused turn_end:1");

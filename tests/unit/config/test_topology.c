@@ -107,6 +107,19 @@ static void an_edge_whose_ends_share_no_event_is_a_fault(void **state) {
       "/tmp/topology.yaml:8:3: node 'snapshot': option 'dir' is missing: the folder\n");
 }
 
+static void nodes_of_a_role_can_be_left_out(void **state) {
+  (void)state;
+  assert_int_equal(parse(GOOD), 0);
+  ctxp_topology_leave_out(config, CTXP_ROLE_MECHANISM_NODE);
+  assert_int_equal(config->node_count, 4);
+  assert_string_equal(config->nodes[0].name, "collector");
+  assert_string_equal(config->nodes[1].name, "fold");
+  ctxp_topology_leave_out(config, CTXP_ROLE_SINK_NODE);
+  assert_int_equal(config->node_count, 2);
+  assert_null(ctxp_topology_node(config, "snapshot"));
+  assert_non_null(ctxp_topology_node(config, "fold"));
+}
+
 static void without_a_runtime_directory_the_sockets_are_beside_the_state(void **state) {
   (void)state;
   const char *text = "version: 1\nstate_dir: st\nnodes:\n  collector: {daemon: collector, ingest: [ipc://ingest.sock]}\n"
@@ -207,6 +220,7 @@ int main(void) {
       cmocka_unit_test_teardown(what_is_written_reads_back_equal, teardown),
       cmocka_unit_test_teardown(all_faults_are_named_in_one_run, teardown),
       cmocka_unit_test_teardown(an_edge_whose_ends_share_no_event_is_a_fault, teardown),
+      cmocka_unit_test_teardown(nodes_of_a_role_can_be_left_out, teardown),
       cmocka_unit_test_teardown(without_a_runtime_directory_the_sockets_are_beside_the_state, teardown),
       cmocka_unit_test_teardown(a_prefix_of_a_topology_never_crashes_the_reader, teardown),
       cmocka_unit_test_teardown(every_failing_allocation_is_an_error, teardown),

@@ -22,14 +22,18 @@ static int log_event(void *data, const struct ctxp_event *event, uint64_t seq) {
   return 0;
 }
 
+void scratch_watch(struct scratch *s) {
+  s->ref.watch = log_event;
+  s->ref.watch_data = s;
+}
+
 int scratch_open(void **state) {
   struct scratch *s = calloc(1, sizeof(*s));
   if (!s) return -1;
   strcpy(s->dir, "/tmp/ctxpipe-test-XXXXXX");
   if (!mkdtemp(s->dir)) return free(s), -1;
   ref_init(&s->ref, &s->sink);
-  s->ref.watch = log_event;
-  s->ref.watch_data = s;
+  scratch_watch(s);
   *state = s;
   return 0;
 }

@@ -12,6 +12,7 @@ struct scratch {
 };
 int scratch_open(void **state);
 int scratch_close(void **state);
+void scratch_watch(struct scratch *s); /* after the reference was begun anew: its events are logged again */
 const char *scratch_path(struct scratch *s, const char *name); /* until the fourth call after it */
 void scratch_write(struct scratch *s, const char *name, const char *bytes, size_t len);
 void scratch_text(struct scratch *s, const char *name, const char *text);

@@ -110,6 +110,88 @@ static void an_import_that_died_anywhere_is_finished_by_the_next(void **state) {
   }
 }
 
+static bool remarked(struct scratch *s, const char *text) { return strstr(ctxp_buf_cstr(&s->result.remarks), text) != NULL; }
+
+static void a_file_that_was_rewritten_in_place_is_read_anew(void **state) {
+  struct scratch *s = *state;
+  ctxp_auto_buf other = {0};
+  struct ref_sum all = whole(s);
+  ctxp_buf_str(&other, session);
+  char *line = strstr((char *)(uintptr_t)ctxp_buf_cstr(&other), "\"id\":\"m3\"");
+  assert_non_null(line);
+  line[7] = '9'; /* another response, of the same length */
+  scratch_write(s, "s1.jsonl", (const char *)other.ptr, other.len);
+  assert_int_equal(scratch_import(s, "s1.jsonl"), 0);
+  assert_true(remarked(s, "s1.jsonl: differs from what was read of this session before; what both have counts once\n"));
+  assert_int_equal(s->result.fault_count, 0);
+  struct ref_sum both = ref_totals(&s->ref, NULL, NULL);
+  assert_int_equal(both.calls, all.calls + 1);
+  assert_int_equal(both.input, all.input + 30);
+  assert_int_equal(both.output, all.output + 6);
+  assert_int_equal(scratch_import(s, "s1.jsonl"), 0);
+  assert_int_equal(s->result.events, 0);
+  assert_false(remarked(s, "differs"));
+}
+
+#define ON_ONE USER("w1", "\"a6\"", "at home") REPLY("w2", "w1", "n1", TEXT("home"), "40", "1")
+#define ON_TWO USER("v1", "\"a6\"", "at the office") REPLY("v2", "v1", "n2", TEXT("office"), "41", "2")
+
+static void two_ends_of_one_session_are_both_counted_and_their_beginning_once(void **state) {
+  struct scratch *s = *state;
+  struct ref_sum all = whole(s);
+  for (unsigned round = 0; round < 3; round++) {
+    ctxp_auto_buf one = {0}, two = {0};
+    ctxp_buf_str(&one, session);
+    ctxp_buf_str(&one, ON_ONE);
+    ctxp_buf_str(&two, session);
+    ctxp_buf_str(&two, ON_TWO);
+    if (round == 2) ctxp_buf_str(&two, REPLY("v3", "v2", "n3", TEXT("more"), "50", "3"));
+    scratch_write(s, "home/s1.jsonl", (const char *)one.ptr, one.len);
+    scratch_write(s, "office/s1.jsonl", (const char *)two.ptr, two.len);
+    assert_int_equal(scratch_import(s, "home"), 0);
+    assert_int_equal(s->result.events == 0, round > 0);
+    assert_int_equal(scratch_import(s, "office"), 0);
+    assert_int_equal(remarked(s, "office/s1.jsonl: differs"), round == 0);
+    assert_int_equal(s->result.events == 0, round == 1);
+  }
+  struct ref_sum both = ref_totals(&s->ref, NULL, NULL);
+  assert_int_equal(both.calls, all.calls + 3);
+  assert_int_equal(both.input, all.input + 40 + 41 + 50);
+  assert_int_equal(both.output, all.output + 1 + 2 + 3);
+  assert_int_equal(s->ref.misplaced, 0);
+}
+
+static void a_file_that_shrank_is_named_and_goes_on_from_there(void **state) {
+  struct scratch *s = *state;
+  struct ref_sum all = whole(s);
+  ctxp_auto_buf text = {0};
+  const char *cut = strstr(session, "{\"parentUuid\":\"u3\"");
+  ctxp_buf_add(&text, session, (size_t)(cut - session));
+  scratch_write(s, "s1.jsonl", (const char *)text.ptr, text.len);
+  assert_int_equal(scratch_import(s, "s1.jsonl"), 0);
+  assert_true(remarked(s, "s1.jsonl: is shorter than what was read of this session before; what both have counts once\n"));
+  assert_same_sum(ref_totals(&s->ref, NULL, NULL), all);
+  ctxp_buf_str(&text, REPLY("b4", "u3", "m9", TEXT("anew"), "70", "8"));
+  scratch_write(s, "s1.jsonl", (const char *)text.ptr, text.len);
+  assert_int_equal(scratch_import(s, "s1.jsonl"), 0);
+  assert_int_equal(s->result.remarks.len, 0);
+  struct ref_sum more = ref_totals(&s->ref, NULL, NULL);
+  assert_int_equal(more.calls, all.calls + 1);
+  assert_int_equal(more.input, all.input + 70);
+}
+
+static void a_session_with_ever_new_contents_is_given_up_by_name(void **state) {
+  struct scratch *s = *state;
+  for (unsigned i = 0; i <= 64; i++) {
+    char text[1024];
+    snprintf(text, sizeof(text), USER("u1", "null", "version %u"), i);
+    scratch_text(s, "s1.jsonl", text);
+    assert_int_equal(scratch_import(s, "s1.jsonl"), 0);
+    assert_int_equal(s->result.fault_count, i == 64);
+  }
+  assert_true(scratch_said(s, "s1.jsonl: its session was read with other contents 64 times before; this one was not read\n"));
+}
+
 static void a_stop_ends_the_import(void **state) {
   struct scratch *s = *state;
   int stop = 1;
@@ -197,13 +279,14 @@ static void a_named_file_that_is_nothing_is_told(void **state) {
   struct scratch *s = *state;
   scratch_text(s, "plain.txt", "hello\n");
   assert_int_equal(scratch_import(s, "plain.txt"), 0);
-  assert_true(scratch_said(s, "plain.txt: is no transcript of a format that is known (claude-code, pi)\n"));
+  assert_true(
+      scratch_said(s, "plain.txt: is no transcript of a format that is known (claude-code, codex, gemini-cli, gg, opencode, pi)\n"));
   assert_int_equal(scratch_import(s, "absent.jsonl"), 0);
   assert_true(scratch_said(s, "absent.jsonl: No such file or directory\n"));
   const struct ctxp_import_options options = {.format = "word"};
   ctxp_import_result_deinit(&s->result);
   assert_int_equal(ctxp_import_files(&options, &s->sink, &s->result, &s->err), -EINVAL);
-  assert_string_equal(s->err.text, "there is no format 'word'; the formats are claude-code and pi");
+  assert_string_equal(s->err.text, "there is no format 'word'; the formats are claude-code, codex, gemini-cli, gg, opencode, pi");
 }
 
 static void a_session_brings_its_side_folder_along(void **state) {
@@ -302,6 +385,10 @@ int main(void) {
       SCRATCH_TEST(a_file_that_is_imported_again_sends_nothing),
       SCRATCH_TEST(a_file_that_has_grown_goes_on_where_it_ended),
       SCRATCH_TEST(an_import_that_died_anywhere_is_finished_by_the_next),
+      SCRATCH_TEST(a_file_that_was_rewritten_in_place_is_read_anew),
+      SCRATCH_TEST(two_ends_of_one_session_are_both_counted_and_their_beginning_once),
+      SCRATCH_TEST(a_file_that_shrank_is_named_and_goes_on_from_there),
+      SCRATCH_TEST(a_session_with_ever_new_contents_is_given_up_by_name),
       SCRATCH_TEST(a_stop_ends_the_import),
       SCRATCH_TEST(bad_lines_are_told_and_good_ones_counted),
       SCRATCH_TEST(many_bad_lines_are_told_in_few_sentences),

@@ -264,6 +264,104 @@ static void lazys_denominator_is_the_catalogue_and_the_skills(void **state) {
   assert_int_equal(ctxp_map_u64(lazy, "of", 0), 13 + 2);
 }
 
+/* ---- a recorded conversation that is told again under another name ---- */
+static void tell(const char *session, const char *calls, unsigned from, unsigned to) {
+  fold_push(&t, "{\"kind\":\"session_start\",\"session\":\"%s\",\"product\":\"pi\",\"recorded\":true}", session);
+  fold_push(&t, "{\"kind\":\"agent_start\",\"session\":\"%s\",\"skillsText\":\"12345678\"}", session);
+  fold_push(&t, "{\"kind\":\"lazy\",\"session\":\"%s\",\"avoidedTokens\":2,\"applied\":false}", session);
+  for (unsigned n = from; n < to; n++) {
+    fold_push(&t, "{\"kind\":\"prompt\",\"session\":\"%s\",\"callId\":\"%s%u\",\"append\":[{\"id\":\"r%u\"}],\"usage\":{\"input\":1000}}",
+        session, calls, n, n);
+    fold_push(&t,
+        "{\"kind\":\"context_message\",\"session\":\"%s\",\"id\":\"a%u\",\"role\":\"assistant\",\"band\":\"assistant\",\"tokens\":60,"
+        "\"calls\":[{\"id\":\"w%u\",\"name\":\"write\",\"contentTokens\":50}]}",
+        session, n, n);
+    fold_push(&t,
+        "{\"kind\":\"bash\",\"session\":\"%s\",\"toolCallId\":\"b%u\",\"command\":\"x\",\"originalTokens\":3000,\"summaryTokens\":100,"
+        "\"saved\":2900,"
+        "\"applied\":false}",
+        session, n);
+    fold_push(&t,
+        "{\"kind\":\"write\",\"session\":\"%s\",\"toolCallId\":\"w%u\",\"path\":\"p\",\"originalTokens\":50,\"factTokens\":10,\"saved\":40,"
+        "\"fact\":\"f\","
+        "\"applied\":false}",
+        session, n);
+    fold_push(&t,
+        "{\"kind\":\"context_message\",\"session\":\"%s\",\"id\":\"r%u\",\"role\":\"tool\",\"band\":\"file_view\",\"tool\":\"read\","
+        "\"toolCallId\":\"t%u\","
+        "\"tokens\":400}",
+        session, n, n);
+    fold_push(&t,
+        "{\"kind\":\"amnesia-tag\",\"session\":\"%s\",\"toolCallId\":\"t%u\",\"tool\":\"read\",\"decision\":\"DROP\",\"tokens\":400,"
+        "\"applied\":false}",
+        session, n);
+    fold_push(&t, "{\"kind\":\"turn_end\",\"session\":\"%s\",\"turn\":%u}", session, n);
+  }
+}
+
+static void remove_results(const char *session, const char *ids, unsigned saved) {
+  fold_push(&t,
+      "{\"kind\":\"amnesia-remove\",\"session\":\"%s\",\"saved\":%u,\"messageCount\":2,\"droppedResultIds\":[%s],\"applied\":false}",
+      session, saved, ids);
+}
+
+/* saved, of, saved, of, ... and the turns */
+static void expect_potential(const uint64_t *expected, uint64_t turns) {
+  static const char *const names[] = {"bash", "amnesia", "write", "lazy"};
+  ctxp_auto_buf stats = {0}, spend = {0};
+  struct ctxp_raw all = ctxp_map_get(fold_ask(&t, "{\"what\":\"stats\"}", &stats), "all");
+  struct ctxp_raw report = ctxp_map_get(fold_ask(&t, "{\"what\":\"spend\"}", &spend), "potential"),
+                  potential = ctxp_map_get(all, "potential");
+  for (unsigned i = 0; i < 4; i++) {
+    assert_int_equal(ctxp_map_u64(ctxp_map_get(potential, names[i]), "saved", 99), expected[2 * i]);
+    assert_int_equal(ctxp_map_u64(ctxp_map_get(potential, names[i]), "of", 99), expected[2 * i + 1]);
+    assert_int_equal(ctxp_map_u64(ctxp_map_get(report, names[i]), "saved", 99), expected[2 * i]);
+    assert_int_equal(ctxp_map_u64(ctxp_map_get(report, names[i]), "of", 99), expected[2 * i + 1]);
+  }
+  assert_int_equal(ctxp_map_u64(all, "turns", 99), turns);
+}
+
+static void a_copy_under_another_name_adds_nothing_to_potential_savings_and_turns(void **state) {
+  (void)state;
+  const uint64_t once[] = {5800, 6000, 850, 850, 80, 100, 2, 2};
+  fold_open(&t, NULL);
+  tell("one", "c", 0, 2);
+  remove_results("one", "\"t0\",\"t1\"", 850); /* two results of 400, and 50 of the message with their calls */
+  expect_potential(once, 2);
+  ctxp_test_restart(&t); /* it is known on disk */
+  fold_prices(&t, NULL);
+  tell("two", "c", 0, 2);
+  remove_results("two", "\"t0\",\"t1\"", 850);
+  expect_potential(once, 2);
+  unsigned turns = 0;
+  for (unsigned i = 0; i < t.emitted_count; i++) turns += t.emitted[i].event.kind == CTXP_KIND_turn;
+  assert_int_equal(turns, 2);
+}
+
+static void a_resumed_copy_counts_what_it_has_beyond_the_first(void **state) {
+  (void)state;
+  fold_open(&t, NULL);
+  tell("one", "c", 0, 1);
+  remove_results("one", "\"t0\"", 400);
+  expect_potential((const uint64_t[]){2900, 3000, 400, 400, 40, 50, 2, 2}, 1);
+  tell("two", "c", 0, 1); /* the run of the copy; then one of its own */
+  tell("two", "c", 1, 2);
+  remove_results("two", "\"t1\",\"t0\"", 850);
+  expect_potential((const uint64_t[]){5800, 6000, 850, 850, 80, 100, 4, 4}, 2);
+}
+
+static void what_was_applied_counts_though_its_call_came_before(void **state) {
+  (void)state;
+  fold_open(&t, NULL);
+  fold_push(&t, BASH, "");
+  fold_push(&t, "{\"kind\":\"turn_end\",\"turn\":0}");
+  fold_push(&t, BASH, ",\"session\":\"s2\"");
+  prompt("c", 0, "{\"id\":\"u\"}");
+  fold_push(&t, "{\"kind\":\"prompt\",\"session\":\"s2\",\"callId\":\"c\",\"usage\":{\"input\":1000}}");
+  fold_push(&t, "{\"kind\":\"turn_end\",\"session\":\"s2\",\"turn\":0}");
+  assert_int_equal(last_turn().bash, 1999);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_teardown(the_seeds_example_lines_come_out_byte_for_byte, close_fold),
@@ -279,6 +377,9 @@ int main(void) {
       cmocka_unit_test_teardown(a_snapshot_is_restored_for_a_session_that_is_not_known, close_fold),
       cmocka_unit_test_teardown(a_restore_that_does_not_fit_is_refused_by_name, close_fold),
       cmocka_unit_test_teardown(at_most_the_last_forty_turns_are_restored, close_fold),
+      cmocka_unit_test_teardown(a_copy_under_another_name_adds_nothing_to_potential_savings_and_turns, close_fold),
+      cmocka_unit_test_teardown(a_resumed_copy_counts_what_it_has_beyond_the_first, close_fold),
+      cmocka_unit_test_teardown(what_was_applied_counts_though_its_call_came_before, close_fold),
       cmocka_unit_test_teardown(lazys_denominator_is_the_catalogue_and_the_skills, close_fold),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

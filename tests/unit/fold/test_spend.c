@@ -289,6 +289,18 @@ static void reasoning_beyond_the_output_counts_as_the_output(void **state) {
       t.last_refusal, "prompt 'a': usage.reasoning is more than usage.output; that is not taken, the tokens of the call are counted");
 }
 
+static void reasoning_beside_the_output_costs_as_much_and_is_not_added_to_it(void **state) {
+  (void)state;
+  fold_push(&t,
+      "{\"kind\":\"prompt\",\"callId\":\"a\",\"model\":\"claude-sonnet-4-5-20250929\",\"usage\":{\"input\":1000,\"output\":5,\"reasoning\":"
+      "8,"
+      "\"reasoningApart\":true}}");
+  assert_int_equal(t.refused, 0);
+  assert_int_equal(total("output"), 5);
+  assert_int_equal(total("reasoning"), 8);
+  assert_int_equal(total("costNano"), 1000 * 3000 + 13 * 15000);
+}
+
 /* ---- by position in the cached prefix ---- */
 static void the_cached_prefix_pays_the_read_rate_and_the_newcomer_the_rest(void **state) {
   (void)state;
@@ -521,9 +533,9 @@ int main(void) {
       CASE(a_message_that_changes_band_is_in_each_row_for_its_requests), CASE(a_message_that_comes_back_is_the_same_material),
       CASE(a_keep_beyond_the_window_takes_what_there_is_and_is_told),
       CASE(a_cost_that_cannot_be_right_leaves_the_tokens_counted_at_the_tables_price), CASE(a_cost_that_adds_up_to_the_rounding_is_taken),
-      CASE(reasoning_beyond_the_output_counts_as_the_output), CASE(the_cached_prefix_pays_the_read_rate_and_the_newcomer_the_rest),
-      CASE(a_message_across_a_border_pays_each_part_at_its_rate), CASE(paths_are_compared_against_the_working_directory),
-      CASE(a_tools_row_tells_how_much_became_views_and_what_its_arguments_cost),
+      CASE(reasoning_beyond_the_output_counts_as_the_output), CASE(reasoning_beside_the_output_costs_as_much_and_is_not_added_to_it),
+      CASE(the_cached_prefix_pays_the_read_rate_and_the_newcomer_the_rest), CASE(a_message_across_a_border_pays_each_part_at_its_rate),
+      CASE(paths_are_compared_against_the_working_directory), CASE(a_tools_row_tells_how_much_became_views_and_what_its_arguments_cost),
       CASE(a_collapse_of_the_cached_share_is_booked_on_its_cause),
       CASE(a_live_session_is_told_by_band_each_turn_and_in_rows_every_so_often), CASE(a_recorded_session_is_told_at_its_end_only),
       CASE(a_thread_without_a_start_of_its_own_is_as_recorded_as_its_session), CASE(the_end_of_a_session_ends_its_threads),

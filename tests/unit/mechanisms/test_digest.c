@@ -336,7 +336,7 @@ static void a_megabyte_of_anything_is_digested_within_the_limits(void **state) {
     struct ctxp_digest made;
     struct ctxp_str text;
     ctxp_auto_buf room = {0};
-    assert_int_equal(ctxp_clean_output(ctxp_buf_view(&source), &room, &text), 0);
+    assert_int_equal(ctxp_clean_output(ctxp_buf_view(&source), false, &room, &text), 0);
     ctxp_buf_reset(&digest);
     assert_in_range(ctxp_digest_make(text, CTXP_STR("[h]"), (struct ctxp_digest_limits){4096, 4096}, &digest, &made), 0, 1);
     assert_in_range(ctxp_utf16_units(ctxp_buf_view(&digest)), 0, 4096);
@@ -373,7 +373,7 @@ static void every_tail_is_cut_as_the_cases_say(void **state) {
 static void assert_clean(const char *text, const char *expected) {
   ctxp_auto_buf room = {0};
   struct ctxp_str clean;
-  assert_int_equal(ctxp_clean_output(ctxp_str(text), &room, &clean), 0);
+  assert_int_equal(ctxp_clean_output(ctxp_str(text), false, &room, &clean), 0);
   if (!ctxp_str_is(clean, expected)) fail_msg("'%.*s' for '%s'", (int)clean.len, clean.ptr, expected);
 }
 

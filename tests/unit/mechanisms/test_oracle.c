@@ -1,8 +1,5 @@
 /* The cases of tests/cases/oracle, run through the four stages in the order of the topology: what they emit and what they answer.
- *
- * Built twice. As it is, it runs the cases that no model has a part in, or in which none answered where a file describes itself.
- * With GIVEN_VERDICTS the judge of results is replaced by the case's own verdicts, so that what is removed, and what the agent is
- * told, is compared with the cases in which a model judged. */
+ * A scripted model answers as the case says; what it is asked is compared too. */
 #include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,9 +12,7 @@
 #include "base/str.h"
 #include "codec/json.h"
 #include "codec/msgpack.h"
-#include "codec/tools.h"
 #include "config/prices.h"
-#include "mechanisms/amnesia.h"
 #include "support/stage_test.h"
 #include "tokens/estimate.h"
 
@@ -55,74 +50,54 @@ static void read_json(const char *path, struct ctxp_buf *out) {
   if (ctxp_json_to_raw(ctxp_buf_view(&text), out, &err) < 0) fail_msg("%s: %s", path, err.text);
 }
 
-/* ---- which cases ---- */
-static bool by_amnesia(struct ctxp_raw call) { return ctxp_str_is(ctxp_map_str(call, "mechanism"), "amnesia"); }
-static bool failed_fact(struct ctxp_raw call) {
-  return ctxp_str_is(ctxp_map_str(call, "mechanism"), "write") && !ctxp_map_bool(call, "ok", true);
-}
+/* ---- the scripted model ---- */
+static unsigned calls_made;
 
-static bool applies(struct ctxp_raw one) {
-  struct ctxp_cursor it = ctxp_cursor(ctxp_map_get(one, "aux"));
-  struct ctxp_raw call;
-  uint32_t left;
-  bool judged = false;
-  if (!ctxp_map_get(one, "aux").len || ctxp_array_open(&it, &left) < 0) left = 0;
-  while (left) {
-    if (ctxp_array_next(&it, &left, &call) < 0) return false;
-    judged = judged || by_amnesia(call);
-    if (!by_amnesia(call) && !failed_fact(call)) return false;
-  }
-#ifdef GIVEN_VERDICTS
-  return judged;
-#else
-  return !judged;
-#endif
-}
-
-#ifdef GIVEN_VERDICTS
-/* {"decision": "DROP"} or anything else */
-static bool drops(struct ctxp_raw call) {
-  ctxp_auto_buf reply = {0};
-  struct ctxp_str text = ctxp_map_str(ctxp_map_get(call, "reply"), "text");
-  if (!ctxp_map_bool(call, "ok", false)) return false;
-  if (ctxp_json_to_raw(text, &reply, NULL) < 0) return false;
-  return ctxp_raw_type(ctxp_buf_raw(&reply)) == CTXP_PACK_MAP && ctxp_str_is(ctxp_map_str(ctxp_buf_raw(&reply), "decision"), "DROP");
-}
-
-static bool given_drop(struct ctxp_str id) {
+/* the call that the case has at this input for this node; fails where there is none */
+static struct ctxp_raw scripted(const char *node, struct ctxp_str id) {
   struct ctxp_cursor it = ctxp_cursor(ctxp_map_get(the_case, "aux"));
   struct ctxp_raw call;
-  uint32_t left;
-  assert_true(ctxp_array_open(&it, &left) >= 0);
+  uint32_t left = 0;
+  if (ctxp_map_get(the_case, "aux").len) assert_true(ctxp_array_open(&it, &left) >= 0);
   while (left) {
     assert_true(ctxp_array_next(&it, &left, &call) >= 0);
-    if (by_amnesia(call) && ctxp_map_u64(call, "at", 0) == input_index && ctxp_str_eq(ctxp_map_str(call, "toolCallId"), id))
-      return drops(call);
+    if (ctxp_str_is(ctxp_map_str(call, "mechanism"), node) && ctxp_map_u64(call, "at", UINT64_MAX) == input_index &&
+        ctxp_str_eq(ctxp_map_str(call, "toolCallId"), id))
+      return call;
   }
-  fail_msg("no verdict for %.*s at %llu", (int)id.len, id.ptr, (unsigned long long)input_index);
-  return false;
+  fail_msg(
+      "input %llu: node '%s' asks a model about %.*s, and the case does not", (unsigned long long)input_index, node, (int)id.len, id.ptr);
+  return (struct ctxp_raw){0};
 }
 
-int ctxp_amnesia_judge(struct ctxp_stage *stage, struct ctxp_amnesia *window, const struct ctxp_event *ev) {
-  const struct ctxp_amnesia_options *options = ctxp_stage_options(stage);
-  const struct ctxp_tool_result *result = &ev->tool_result;
-  enum ctxp_tool_class class = ctxp_tool_class(result->tool, result->skillLoad);
-  if (result->isError || ctxp_str_blank(result->text) || class == CTXP_TOOL_WRITE) return 0;
-  uint64_t tokens = ctxp_estimate_text(result->text);
-  if (class != CTXP_TOOL_SKILL && tokens < options->min_tokens) return 0;
-  ctxp_auto_free char *call = ctxp_str_dup(result->toolCallId), *tool = ctxp_str_dup(result->tool);
-  char path[1] = "";
-  struct ctxp_result new = {
-      .call = call, .call_len = result->toolCallId.len, .tool = tool, .path = path, .tokens = tokens, .asked = result->ask};
-  new.candidate = class == CTXP_TOOL_SKILL || given_drop(result->toolCallId);
-  struct ctxp_event out = {.kind = CTXP_KIND_amnesia_tag};
-  out.amnesia_tag = (struct ctxp_amnesia_tag){
-      .toolCallId = result->toolCallId, .tool = result->tool, .decision = ctxp_str(new.candidate ? "DROP" : "RETAIN"), .tokens = tokens};
-  ctxp_set_verdict(&out.amnesia_tag, amnesia_tag, result->ask, NULL);
-  int r = class == CTXP_TOOL_SKILL ? 0 : ctxp_stage_emit(stage, &out);
-  return r < 0 ? r : ctxp_amnesia_add(window, &new);
+static void model(
+    void *data, const char *node, const struct ctxp_event *event, const struct ctxp_model_call *asked, struct ctxp_model_reply *ret_reply) {
+  const struct ctxp_tool_result *result = &event->tool_result;
+  struct ctxp_raw call = scripted(node, result->toolCallId);
+  struct ctxp_str content = ctxp_map_str(result->input, "content"), source = strcmp(node, "write") == 0 ? content : result->text;
+  uint64_t units = ctxp_map_u64(call, "shownUnits", 0);
+  (void)data;
+  calls_made++;
+  if (strcmp(node, "bash") != 0) { /* the output is shown cleaned; the pipeline's own test compares that */
+    assert_true(ctxp_str_find(asked->user, ctxp_utf16_prefix(source, units), 0) != SIZE_MAX);
+    if (units < ctxp_utf16_units(source)) {
+      struct ctxp_str more = ctxp_utf16_prefix(source, units + 2);
+      assert_true(ctxp_str_find(asked->user, more, 0) == SIZE_MAX);
+    }
+  }
+  if (ctxp_map_get(call, "maxTokens").len) assert_int_equal(asked->max_tokens, ctxp_map_u64(call, "maxTokens", 0));
+  *ret_reply = (struct ctxp_model_reply){.outcome = CTXP_MODEL_FAILED, .why = CTXP_STR("scripted")};
+  if (ctxp_map_bool(call, "ok", false))
+    *ret_reply =
+        (struct ctxp_model_reply){.outcome = CTXP_MODEL_OK, .text = ctxp_js_trim(ctxp_map_str(ctxp_map_get(call, "reply"), "text"))};
 }
-#endif
+
+static uint32_t scripted_calls(void) {
+  struct ctxp_cursor it = ctxp_cursor(ctxp_map_get(the_case, "aux"));
+  uint32_t count = 0;
+  if (ctxp_map_get(the_case, "aux").len) assert_true(ctxp_array_open(&it, &count) >= 0);
+  return count;
+}
 
 /* ---- opening the stages ---- */
 static bool has_option(const struct ctxp_stage_ops *ops, struct ctxp_str name) {
@@ -148,6 +123,16 @@ static uint32_t add_options(const struct ctxp_stage_ops *ops, struct ctxp_raw ma
   return count;
 }
 
+/* of which nothing is asked here */
+static uint32_t add_endpoint(const struct ctxp_stage_ops *ops, struct ctxp_buf *out) {
+  if (!has_option(ops, CTXP_STR("url"))) return 0;
+  ctxp_pack_cstr(out, "url");
+  ctxp_pack_cstr(out, "http://127.0.0.1:1/v1");
+  ctxp_pack_cstr(out, "model");
+  ctxp_pack_cstr(out, "scripted");
+  return 2;
+}
+
 static bool listed(struct ctxp_raw list, const char *name) {
   struct ctxp_cursor it = ctxp_cursor(list);
   struct ctxp_raw one;
@@ -164,8 +149,10 @@ static void open_stages(void) {
     used[i] = listed(ctxp_map_get(the_case, "nodes"), node_names[i]);
     if (!used[i]) continue;
     ctxp_test_open(&stages[i], node_ops[i], node_names[i]);
+    stages[i].model = model;
     size_t mark = ctxp_pack_map_open(&options);
-    uint32_t count = add_options(node_ops[i], ctxp_map_get(ctxp_map_get(ctxp_buf_raw(&parity), "options"), node_names[i]), &options);
+    uint32_t count = add_endpoint(node_ops[i], &options);
+    count += add_options(node_ops[i], ctxp_map_get(ctxp_map_get(ctxp_buf_raw(&parity), "options"), node_names[i]), &options);
     count += add_options(
         node_ops[i], ctxp_map_get(ctxp_map_get(the_case, "options"), node_names[i]), &options); /* the last of equal keys counts */
     ctxp_pack_close(&options, mark, count);
@@ -381,11 +368,13 @@ static void run_case(void **state) {
   struct ctxp_cursor in = ctxp_cursor(ctxp_map_get(the_case, "input")), ex = ctxp_cursor(ctxp_map_get(the_case, "expect"));
   assert_true(ctxp_array_open(&in, &inputs) >= 0 && ctxp_array_open(&ex, &expectations) >= 0);
   assert_int_equal(inputs, expectations);
+  calls_made = 0;
   open_stages();
   for (input_index = 0; inputs; input_index++) {
     assert_true(ctxp_array_next(&in, &inputs, &input) >= 0 && ctxp_array_next(&ex, &expectations, &expected) >= 0);
     run_input(input, expected);
   }
+  assert_int_equal(calls_made, scripted_calls());
 }
 
 static int ends_json(const struct dirent *entry) {
@@ -422,7 +411,7 @@ int main(int argc, char **argv) {
     snprintf(file->name, sizeof(file->name), "%.*s", (int)strlen(names[i]->d_name) - 5, names[i]->d_name);
     free(names[i]);
     case_count++;
-    if (applies(ctxp_buf_raw(&file->raw))) tests[count++] = (struct CMUnitTest){file->name, run_case, NULL, close_stages, file};
+    tests[count++] = (struct CMUnitTest){file->name, run_case, NULL, close_stages, file};
   }
   free(names);
   int failed = _cmocka_run_group_tests("oracle", tests, count, NULL, NULL);

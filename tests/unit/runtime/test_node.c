@@ -263,7 +263,8 @@ static bool start(int i) {
     run_child(i, ready[1]);
   }
   close(ready[1]);
-  while (len < sizeof(said) - 1 && (got = read(ready[0], said + len, sizeof(said) - 1 - len)) > 0) len += (size_t)got;
+  while (len < sizeof(said) - 1 && !memchr(said, '\n', len) && (got = read(ready[0], said + len, sizeof(said) - 1 - len)) > 0)
+    len += (size_t)got;
   said[len] = 0;
   close(ready[0]);
   return strcmp(said, "ready\n") == 0;
