@@ -1,3 +1,4 @@
+#include <endian.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,14 +28,13 @@ size_t ctxp_str_find(struct ctxp_str s, struct ctxp_str needle, size_t from) {
 }
 
 size_t ctxp_str_count(struct ctxp_str s, char c) {
-  size_t count = 0;
-  while (s.len) {
-    const char *at = memchr(s.ptr, c, s.len);
-    if (!at) break;
-    count++;
-    s.len -= (size_t)(at + 1 - s.ptr);
-    s.ptr = at + 1;
+  size_t count = 0, i = 0;
+  for (; i + 128 <= s.len; i += 128) { /* few enough for a byte to count them: a loop that the compiler makes vectors of */
+    uint8_t some = 0;
+    for (unsigned k = 0; k < 128; k++) some = (uint8_t)(some + (s.ptr[i + k] == c));
+    count += some;
   }
+  for (; i < s.len; i++) count += s.ptr[i] == c;
   return count;
 }
 
@@ -63,22 +63,29 @@ unsigned ctxp_utf8_sequence(const char *ptr, size_t len) {
   return want;
 }
 
-/* bytes of ASCII at the start, a multiple of eight */
+#define HIGH_BITS UINT64_C(0x8080808080808080)
+
+static uint64_t high_bits(const char *ptr) {
+  uint64_t word;
+  memcpy(&word, ptr, sizeof(word));
+  return le64toh(word) & HIGH_BITS;
+}
+
+/* bytes of ASCII at the start */
 static size_t ascii_run(const char *ptr, size_t len) {
   size_t i = 0;
-  uint64_t word, words[16];
-  while (i + sizeof(words) <= len) { /* a loop that the compiler makes vectors of */
-    uint64_t all = 0;
-    memcpy(words, ptr + i, sizeof(words));
-    for (size_t k = 0; k < sizeof(words) / sizeof(*words); k++) all |= words[k];
-    if (all & UINT64_C(0x8080808080808080)) break;
-    i += sizeof(words);
-  }
   while (i + 8 <= len) {
-    memcpy(&word, ptr + i, 8);
-    if (word & UINT64_C(0x8080808080808080)) break;
+    uint64_t high = high_bits(ptr + i);
+    if (high) return i + (size_t)__builtin_ctzll(high) / 8;
     i += 8;
+    for (uint64_t words[8]; i + sizeof(words) <= len; i += sizeof(words)) { /* a loop that the compiler makes vectors of */
+      uint64_t all = 0;
+      memcpy(words, ptr + i, sizeof(words));
+      for (size_t k = 0; k < sizeof(words) / sizeof(*words); k++) all |= words[k];
+      if (all & HIGH_BITS) break;
+    }
   }
+  while (i < len && (unsigned char)ptr[i] < 0x80) i++;
   return i;
 }
 

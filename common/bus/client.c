@@ -8,51 +8,16 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <zmq.h>
 #include "base/clock.h"
-#include "bus/client_queue.h"
-#include "bus/ingest.h"
-#include "ctxpipe/client.h"
+#include "bus/client_int.h"
 
 #define BUFFER_BYTES (32u << 20)
-#define MESSAGE_BYTES 262144u /* of an `events` message, unless one event is larger */
+#define MESSAGE_BYTES (256u << 10) /* of an `events` message, unless one event is larger */
 #define MESSAGE_EVENTS 1024u
 #define EVENT_BYTES_UNTIL_WELCOME (16u << 20)
 #define SILENCE_MS 1000u /* then hello again, doubling */
 #define SILENCE_MAX_MS 30000u
 #define OUTCOME_LINGER_MS 200 /* at the end, for an outcome on its way */
-
-enum state { CONNECTING,
-  GREETING,
-  OPEN,
-  DEAD };
-
-struct ctxp_client {
-  char *key, *agent, *product;
-  void (*refused)(void *data, uint64_t seq, struct ctxp_str kind, struct ctxp_str field, struct ctxp_str reason);
-  void *data;
-  size_t buffer_bytes, batch_bytes;
-  void *context, *socket;
-  enum state state;
-  int dead_code;
-  struct ctxp_error dead; /* why nothing can be sent any more */
-  struct ctxp_ingest_welcome welcome; /* the last one; stream 0: none yet */
-  struct ctxp_queue queue;
-  uint64_t base, last; /* last number acknowledged, last one given */
-  uint64_t refused_upto; /* a resent event is refused again: told once */
-  uint64_t nonce; /* of the last hello */
-  uint64_t heard_ms, silence_ms;
-  struct {
-    uint64_t seq;
-    bool open, answered, refused;
-  } ask;
-  struct ctxp_error ask_refused;
-  struct ctxp_buf answer, frame;
-  struct ctxp_ingest_outcome outcomes[CTXP_INGEST_OUTCOMES]; /* of the last answers */
-  unsigned outcome_count;
-  bool telling; /* an outcome was sent in this life */
-  uint64_t sent, acked, refusals;
-};
 
 /* ---- making one ---- */
 static int bad_option(struct ctxp_error *err, const char *what) { return ctxp_error_set(err, -EINVAL, "client: %s", what); }
@@ -95,6 +60,8 @@ static int open_socket(struct ctxp_client *c, const struct ctxp_client_options *
     return ctxp_error_set(err, -errno, "client: socket options: %s", zmq_strerror(errno));
   int r = set_curve(c->socket, o, err);
   if (r < 0) return r;
+  if (o->server_key && (r = ctxp_handshake_watch(&c->handshake, c->context, c->socket)) < 0)
+    return ctxp_error_set(err, r, "client: cannot watch the connection: %s", zmq_strerror(-r));
   if (zmq_connect(c->socket, o->endpoint) < 0)
     return ctxp_error_set(err, -errno, "client: cannot connect to %s: %s", o->endpoint, zmq_strerror(errno));
   return 0;
@@ -136,9 +103,10 @@ struct ctxp_client *ctxp_client_free(struct ctxp_client *c) {
     if (c->telling) set_int(c->socket, ZMQ_LINGER, OUTCOME_LINGER_MS);
     zmq_close(c->socket);
   }
+  ctxp_handshake_deinit(&c->handshake);
   if (c->context) zmq_ctx_term(c->context);
   ctxp_queue_deinit(&c->queue);
-  ctxp_buf_deinit(&c->answer);
+  ctxp_client_asks_forget(c);
   ctxp_buf_deinit(&c->frame);
   free(c->key);
   free(c->agent);
@@ -154,8 +122,7 @@ static int die(struct ctxp_client *c, int code, const char *why, struct ctxp_str
   return ctxp_error_set(&c->dead, code, "client '%s': %s%.*s", c->key, why, (int)(detail.len < 400 ? detail.len : 400), detail.ptr);
 }
 
-/* >0: not now */
-static int send_frame(struct ctxp_client *c) {
+int ctxp_client_send_frame(struct ctxp_client *c) {
   if (c->frame.failed) return -ENOMEM;
   return zmq_send(c->socket, c->frame.ptr, c->frame.len, ZMQ_DONTWAIT) < 0 ? 1 : 0;
 }
@@ -166,7 +133,7 @@ static int say_hello(struct ctxp_client *c) {
   unsigned n = c->outcome_count < CTXP_INGEST_OUTCOMES ? c->outcome_count : CTXP_INGEST_OUTCOMES;
   ctxp_buf_reset(&c->frame);
   ctxp_ingest_write_hello(&c->frame, &hello, c->outcomes, n);
-  int r = send_frame(c);
+  int r = ctxp_client_send_frame(c);
   if (r == 0) c->state = GREETING;
   c->heard_ms = ctxp_clock_ms();
   return r < 0 ? r : 0;
@@ -218,23 +185,6 @@ static int push(struct ctxp_client *c, bool all) {
   return 0;
 }
 
-/* the outcome that is remembered of an ask; NULL: none, or too long ago */
-static struct ctxp_ingest_outcome *outcome_of(struct ctxp_client *c, uint64_t seq) {
-  for (unsigned i = 0; i < c->outcome_count && i < CTXP_INGEST_OUTCOMES; i++)
-    if (c->outcomes[i].seq == seq) return &c->outcomes[i];
-  return NULL;
-}
-
-static void tell_outcome(struct ctxp_client *c, uint64_t seq, enum ctxp_outcome outcome) {
-  struct ctxp_ingest_outcome *at = outcome_of(c, seq);
-  if (!at) at = &c->outcomes[c->outcome_count++ % CTXP_INGEST_OUTCOMES];
-  *at = (struct ctxp_ingest_outcome){seq, outcome};
-  ctxp_buf_reset(&c->frame);
-  ctxp_ingest_write_outcome(&c->frame, at);
-  c->telling = true;
-  if (c->state == OPEN) (void)send_frame(c); /* not sent: the next hello says it again */
-}
-
 /* ---- receiving ---- */
 static void drop_acked(struct ctxp_client *c, uint64_t seq) {
   c->acked += ctxp_queue_drop(&c->queue, seq);
@@ -254,8 +204,9 @@ static void on_welcome(struct ctxp_client *c, const struct ctxp_ingest_welcome *
     while (
         c->queue.head < c->queue.tail && !c->queue.entries[c->queue.head].automatic && c->queue.entries[c->queue.head].seq <= w->position)
       c->acked += ctxp_queue_drop(&c->queue, c->queue.entries[c->queue.head].seq);
+    ctxp_client_asks_note(c);
     c->last = ctxp_queue_renumber(&c->queue, w->position);
-    if (c->ask.open) c->ask.seq = c->queue.entries[c->queue.tail - 1].seq; /* nothing is queued behind an ask that is waited for */
+    ctxp_client_asks_renumber(c);
   }
   drop_acked(c, w->position);
   c->queue.sent = c->queue.head; /* what the collector does not have goes out again */
@@ -271,23 +222,8 @@ static void on_refused(struct ctxp_client *c, const struct ctxp_ingest_refused *
   if (r->seq <= c->refused_upto || r->seq > c->last) return;
   c->refused_upto = r->seq;
   c->refusals++;
-  if (c->ask.open && r->seq == c->ask.seq) {
-    c->ask.refused = true;
-    ctxp_error_set(&c->ask_refused, 0, "the collector refused the %.*s: %.*s %.*s", (int)r->kind.len, r->kind.ptr, (int)r->field.len,
-        r->field.ptr, (int)r->reason.len, r->reason.ptr);
-  }
+  ctxp_client_on_ask_refused(c, r);
   if (c->refused) c->refused(c->data, r->seq, r->kind, r->field, r->reason);
-}
-
-static void on_answer(struct ctxp_client *c, const struct ctxp_ingest_answer *a) {
-  if (!c->ask.open || a->seq != c->ask.seq) { /* nobody waits for it any more */
-    const struct ctxp_ingest_outcome *known = outcome_of(c, a->seq);
-    if (!ctxp_map_bool(a->actions, "unchanged", false)) tell_outcome(c, a->seq, known ? known->outcome : CTXP_OUTCOME_TIMEOUT);
-    return;
-  }
-  ctxp_buf_reset(&c->answer);
-  ctxp_buf_add(&c->answer, a->actions.ptr, a->actions.len);
-  c->ask.answered = !c->answer.failed;
 }
 
 static int on_message(struct ctxp_client *c, struct ctxp_raw message) {
@@ -306,7 +242,7 @@ static int on_message(struct ctxp_client *c, struct ctxp_raw message) {
     break;
   case CTXP_INGEST_REFUSED: on_refused(c, &m.refused); break;
   case CTXP_INGEST_ANSWER:
-    if (c->state == OPEN && m.answer.instance == c->welcome.instance) on_answer(c, &m.answer);
+    if (c->state == OPEN && m.answer.instance == c->welcome.instance) ctxp_client_on_answer(c, &m.answer);
     break;
   case CTXP_INGEST_SUPERSEDED: die(c, -ESTALE, "another client uses this key now", CTXP_STR("")); break;
   case CTXP_INGEST_HELLO:
@@ -332,10 +268,12 @@ static int receive(struct ctxp_client *c) {
   return c->state == DEAD ? c->dead_code : 0;
 }
 
-static bool waiting(const struct ctxp_client *c) { return c->state == GREETING || ctxp_queue_flight(&c->queue) > 0 || c->ask.open; }
+static bool waiting(const struct ctxp_client *c) {
+  return c->state == GREETING || ctxp_queue_flight(&c->queue) > 0 || ctxp_client_waits(c);
+}
 
 /* One round: takes what has come, at most wait_ms from now, sends what may go, and mends a silence. */
-static int pump(struct ctxp_client *c, uint64_t wait_ms, bool all, struct ctxp_error *err) {
+int ctxp_client_pump(struct ctxp_client *c, uint64_t wait_ms, bool all, struct ctxp_error *err) {
   int r = receive(c);
   if (r == 0) r = push(c, all);
   if (r == 0 && wait_ms) {
@@ -353,14 +291,14 @@ static int pump(struct ctxp_client *c, uint64_t wait_ms, bool all, struct ctxp_e
   return r < 0 ? ctxp_error_set(err, r, "client '%s': out of memory", c->key) : 0;
 }
 
-/* Pumps until done(c) or the end of the time. >0: not done. */
-static int pump_until(struct ctxp_client *c, bool (*done)(const struct ctxp_client *), int timeout_ms, struct ctxp_error *err) {
+int ctxp_client_pump_until(struct ctxp_client *c, bool (*done)(const struct ctxp_client *), int timeout_ms, struct ctxp_error *err) {
   uint64_t end = ctxp_clock_ms() + (timeout_ms > 0 ? (uint64_t)timeout_ms : 0);
   for (;;) {
     uint64_t now = ctxp_clock_ms();
-    int r = pump(c, done(c) || now >= end ? 0 : end - now, true, err);
+    int r = ctxp_client_pump(c, done(c) || now >= end ? 0 : end - now, true, err);
     if (r < 0) return r;
     if (done(c)) return 0;
+    if (c->state != OPEN && (r = ctxp_handshake_check(&c->handshake, err)) < 0) return r;
     if (ctxp_clock_ms() >= end) return 1;
   }
 }
@@ -368,16 +306,17 @@ static int pump_until(struct ctxp_client *c, bool (*done)(const struct ctxp_clie
 /* ---- calls ---- */
 static bool is_open(const struct ctxp_client *c) { return c->state == OPEN; }
 static bool is_flushed(const struct ctxp_client *c) { return c->queue.head == c->queue.tail; }
-static bool is_answered(const struct ctxp_client *c) { return c->ask.answered || c->ask.refused; }
 static bool has_room(const struct ctxp_client *c) { return ctxp_queue_bytes(&c->queue) < c->buffer_bytes; }
 
 int ctxp_client_hello(struct ctxp_client *c, int timeout_ms, uint64_t *ret_position, struct ctxp_error *err) {
-  int r = pump_until(c, is_open, timeout_ms, err);
+  int r = ctxp_client_pump_until(c, is_open, timeout_ms, err);
   if (r == 0) *ret_position = c->base;
   return r;
 }
 
-int ctxp_client_flush(struct ctxp_client *c, int timeout_ms, struct ctxp_error *err) { return pump_until(c, is_flushed, timeout_ms, err); }
+int ctxp_client_flush(struct ctxp_client *c, int timeout_ms, struct ctxp_error *err) {
+  return ctxp_client_pump_until(c, is_flushed, timeout_ms, err);
+}
 
 static bool sendable(enum ctxp_kind kind) {
   const struct ctxp_kind_info *info = ctxp_kind_info(kind);
@@ -410,13 +349,13 @@ int ctxp_client_send(struct ctxp_client *c, const struct ctxp_event *event, uint
     return ctxp_error_set(
         err, -EINVAL, "client '%s': number %llu is not above %llu", c->key, (unsigned long long)seq, (unsigned long long)c->last);
   if (!has_room(c)) {
-    int full = pump_until(c, has_room, timeout_ms, err);
+    int full = ctxp_client_pump_until(c, has_room, timeout_ms, err);
     if (full != 0) return full;
   }
   int r = enqueue(c, event, seq, err);
   if (r < 0) return r;
   bool batch = c->batch_bytes && ctxp_queue_range(&c->queue, c->queue.sent, c->queue.tail).len < c->batch_bytes;
-  return batch ? 0 : pump(c, 0, c->batch_bytes == 0, err);
+  return batch ? 0 : ctxp_client_pump(c, 0, c->batch_bytes == 0, err);
 }
 
 int ctxp_client_number(struct ctxp_client *c, uint64_t seq, struct ctxp_error *err) {
@@ -425,46 +364,6 @@ int ctxp_client_number(struct ctxp_client *c, uint64_t seq, struct ctxp_error *e
         err, -EINVAL, "client '%s': number %llu is not above %llu", c->key, (unsigned long long)seq, (unsigned long long)c->last);
   c->last = seq - 1;
   return 0;
-}
-
-static bool asks(const struct ctxp_event *ev) {
-  return (ev->kind == CTXP_KIND_tool_result && ctxp_has(&ev->tool_result, tool_result, ask) && ev->tool_result.ask) ||
-      (ev->kind == CTXP_KIND_context && ctxp_has(&ev->context, context, ask) && ev->context.ask);
-}
-
-int ctxp_client_ask(
-    struct ctxp_client *c, const struct ctxp_event *event, int timeout_ms, struct ctxp_raw *ret_answer, struct ctxp_error *err) {
-  struct ctxp_event ev = *event;
-  if (ev.kind == CTXP_KIND_tool_result) ctxp_set(&ev.tool_result, tool_result, ask, true);
-  if (ev.kind == CTXP_KIND_context) ctxp_set(&ev.context, context, ask, true);
-  if (!asks(&ev)) return ctxp_error_set(err, -EINVAL, "client '%s': only a tool_result or a context can ask", c->key);
-  uint64_t end = ctxp_clock_ms() + (timeout_ms > 0 ? (uint64_t)timeout_ms : 0);
-  c->ask.open = c->ask.answered = c->ask.refused = false;
-  int r = ctxp_client_send(c, &ev, 0, timeout_ms, err);
-  if (r != 0) return r < 0 ? r : 2;
-  c->ask.seq = c->last;
-  c->ask.open = true;
-  uint64_t now = ctxp_clock_ms();
-  r = pump_until(c, is_answered, now < end ? (int)(end - now) : 0, err);
-  c->ask.open = false;
-  if (r < 0) return r;
-  if (c->ask.refused) return ctxp_error_set(err, -EBADMSG, "%s", c->ask_refused.text);
-  bool changed = r == 0 && !ctxp_map_bool(ctxp_buf_raw(&c->answer), "unchanged", false);
-  if (r > 0 || changed) tell_outcome(c, c->ask.seq, changed ? CTXP_OUTCOME_APPLIED : CTXP_OUTCOME_TIMEOUT);
-  if (r > 0) return 1;
-  *ret_answer = ctxp_buf_raw(&c->answer);
-  return 0;
-}
-
-int ctxp_client_missed(struct ctxp_client *c, const char *reason, struct ctxp_error *err) {
-  if (c->state == DEAD) return ctxp_error_set(err, c->dead_code, "%s", c->dead.text);
-  if (c->ask.seq == 0) return ctxp_error_set(err, -EINVAL, "client '%s': no answer has come that could have been missed", c->key);
-  enum ctxp_outcome outcome = ctxp_outcome_parse(ctxp_str(reason));
-  if (outcome == CTXP_OUTCOMES || outcome == CTXP_OUTCOME_APPLIED)
-    return ctxp_error_set(
-        err, -EINVAL, "client '%s': an answer is missed by timeout, lost, superseded or refused, not by '%s'", c->key, reason);
-  tell_outcome(c, c->ask.seq, outcome);
-  return pump(c, 0, true, err);
 }
 
 int ctxp_client_rekey(
@@ -478,7 +377,7 @@ int ctxp_client_rekey(
   c->welcome = (struct ctxp_ingest_welcome){0};
   c->base = c->last = c->refused_upto = c->sent = c->acked = c->refusals = 0;
   c->outcome_count = 0;
-  memset(&c->ask, 0, sizeof(c->ask));
+  ctxp_client_asks_forget(c);
   if (c->state == CONNECTING) return 0;
   r = say_hello(c);
   return r < 0 ? ctxp_error_set(err, r, "client '%s': out of memory", c->key) : 0;

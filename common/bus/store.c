@@ -30,7 +30,7 @@ struct ctxp_store {
   MDB_env *env;
   MDB_txn *writer, *reader; /* reader: reset when it is not in use */
   MDB_dbi dbs[CTXP_DB_COUNT];
-  bool power, read_only, dirty;
+  bool power, fleeting, read_only, dirty;
   uint64_t last_sync_ms, length, page_bytes, txn_bytes; /* txn_bytes: what the open transaction may add to the file at most */
 };
 
@@ -164,7 +164,12 @@ static int open_dbs(struct ctxp_store *store, struct ctxp_error *err) {
 int ctxp_store_open(const char *dir, const struct ctxp_store_options *options, struct ctxp_store **ret_store, struct ctxp_error *err) {
   struct ctxp_store *store = calloc(1, sizeof(*store));
   if (!store) return ctxp_error_set(err, -ENOMEM, "out of memory for the store in %s", dir);
-  *store = (struct ctxp_store){.lock = -1, .file = -1, .power = options->power, .read_only = options->read_only, .dir = strdup(dir)};
+  *store = (struct ctxp_store){.lock = -1,
+      .file = -1,
+      .power = options->power && !options->fleeting,
+      .fleeting = options->fleeting,
+      .read_only = options->read_only,
+      .dir = strdup(dir)};
   int r = store->dir ? make_dir(store, err) : ctxp_error_set(err, -ENOMEM, "out of memory for the store in %s", dir);
   if (r == 0) r = take_lock(store, err);
   if (r == 0) r = open_env(store, options->max_bytes, err);
@@ -214,7 +219,7 @@ int ctxp_store_commit(struct ctxp_store *store, struct ctxp_error *err) {
   MDB_txn *txn = ctxp_steal(&store->writer);
   int r = mdb_txn_commit(txn);
   if (r) return fail(store, r, "commit", err);
-  store->dirty = !store->power;
+  store->dirty = !store->power && !store->fleeting;
   return 0;
 }
 

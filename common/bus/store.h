@@ -17,6 +17,7 @@ enum ctxp_db { CTXP_DB_EVENTS,
 struct ctxp_store_options {
   uint64_t max_bytes; /* of the stream; the map is larger, so that state fits beside it */
   bool power; /* true: every commit is synced; false: once a second (ctxp_store_tick) */
+  bool fleeting; /* never synced, not at its end either: nobody reads it after a power cut */
   bool read_only; /* nothing is made or written; the lock is taken all the same */
 };
 struct ctxp_store;

@@ -46,15 +46,18 @@ const struct ctxp_kind_info *ctxp_kind_info(enum ctxp_kind kind) {
   return (unsigned)kind < CTXP_KIND_MAX && kinds[kind].name ? &kinds[kind] : NULL;
 }
 
+/* most names differ in their first letter */
+static bool is_name(struct ctxp_str text, const char *name) { return text.len && text.ptr[0] == name[0] && ctxp_str_is(text, name); }
+
 enum ctxp_kind ctxp_kind_parse(struct ctxp_str name) {
   for (unsigned i = 0; i < CTXP_KIND_MAX; i++)
-    if (kinds[i].name && ctxp_str_is(name, kinds[i].name)) return (enum ctxp_kind)i;
+    if (kinds[i].name && is_name(name, kinds[i].name)) return (enum ctxp_kind)i;
   return CTXP_KIND_NONE;
 }
 
 static bool names_parse(const struct ctxp_names *names, struct ctxp_str text, unsigned *ret) {
   for (unsigned i = 0; i < names->count; i++)
-    if (ctxp_str_is(text, names->wire[i])) return *ret = i, true;
+    if (is_name(text, names->wire[i])) return *ret = i, true;
   return false;
 }
 

@@ -82,14 +82,17 @@ static void read_date(struct price_reader *r, const struct ctxp_yaml *date) {
 
 /* Within one file a name stands for one model; a later file goes over an earlier one. */
 static bool claim(struct price_reader *r, const struct ctxp_yaml *at, struct ctxp_str name, unsigned row) {
-  const struct ctxp_price_name *known = ctxp_prices_lookup(r->prices, name);
-  if (known && r->prices->rows[known->row].file == r->file) {
+  struct ctxp_price_name *known = ctxp_prices_lookup(r->prices, name);
+  if (known && known->file == r->file) {
     struct ctxp_str model = r->prices->rows[known->row].price.model;
     ctxp_faults_add(r->faults, at->place, ctxp_str_eq(model, name) ? "'%s' has a row of its own already" : "'%s' stands for '%s' already",
         ctxp_shown(name).text, ctxp_shown(model).text);
     return false;
   }
-  if (ctxp_prices_name(r->prices, name, row) < 0) r->faults->failed = true;
+  if (ctxp_prices_name(r->prices, name, row) < 0)
+    r->faults->failed = true;
+  else
+    ctxp_prices_lookup(r->prices, name)->file = r->file;
   return true;
 }
 
@@ -145,10 +148,11 @@ static void read_row(struct price_reader *r, const struct ctxp_yaml *mapping) {
   else if (row < 0)
     r->faults->failed = true;
   if (row < 0) return;
-  const struct ctxp_price_name *old = ctxp_prices_lookup(r->prices, mapping->key->text);
-  if (old && r->prices->rows[old->row].file != r->file)
+  struct ctxp_price_name *old = ctxp_prices_lookup(r->prices, mapping->key->text);
+  if (old && old->file != r->file && r->prices->rows[old->row].file != r->file) {
     replace(r, old->row, (unsigned)row);
-  else
+    old->file = r->file;
+  } else
     claim(r, mapping->key, mapping->key->text, (unsigned)row);
   if (aliases) read_aliases(r, aliases, (unsigned)row);
 }

@@ -13,7 +13,7 @@ struct ctxp_price_row {
 };
 struct ctxp_price_name {
   UT_hash_handle hh;
-  unsigned row;
+  unsigned row, file; /* file: number of the one that says so itself; a name that a row inherits keeps the earlier one's */
   char text[];
 };
 struct ctxp_prices {

@@ -352,7 +352,8 @@ static int parse(
   int err = ctxp_path_locate(found->file, &topology->file, &dir);
   if (err == 0) err = ctxp_yaml_parse(source->text, found, &doc);
   if (err < 0) return err;
-  struct ctxp_reading r = {.faults = found, .topology = topology, .registry = source->registry, .root = doc.root, .dir = dir, .lean = source->lean};
+  struct ctxp_reading r = {
+      .faults = found, .topology = topology, .registry = source->registry, .root = doc.root, .dir = dir, .lean = source->lean};
   read_all(&r, price_faults);
   free(r.nodes);
   err = ctxp_faults_error(found);

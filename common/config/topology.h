@@ -22,6 +22,7 @@ struct ctxp_config { /* `struct ctxp_topology` is the event of that name */
   uint64_t max_bytes, retain_hours, drain_s, max_hold_s, commit_batch, commit_interval_ms, commit_linger_ms, max_event_bytes, client_days,
       answer_grace_ms;
   bool durability_power, when_full_drop;
+  bool fleeting; /* nothing of it is wanted after its end; not in the file, set by whoever makes such a pipeline */
   struct ctxp_node_config *nodes; /* in the order of the file */
   unsigned node_count;
   struct ctxp_prices *prices; /* NULL: none named, or not read */
@@ -43,6 +44,8 @@ int ctxp_topology_read_lean(const char *file, const struct ctxp_stage_ops *const
     struct ctxp_buf *faults) __attribute__((warn_unused_result));
 /* Appends the canonical form: all paths absolute, all defaults written out; reads back as the same topology. -ENOMEM. */
 int ctxp_topology_write(const struct ctxp_config *config, struct ctxp_buf *out) __attribute__((warn_unused_result));
+/* A path as a text of a topology that reads back as it is: quoted, its variables and control characters escaped. */
+void ctxp_topology_quote_path(struct ctxp_str path, struct ctxp_buf *out);
 /* The numbers of the whole pipeline: the keys beside `nodes`, with unit, range and default. */
 extern const struct ctxp_option ctxp_topology_options[];
 /* Takes the nodes of a role out. What they read must be read by somebody else, or be asked in another way. */

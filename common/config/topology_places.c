@@ -27,7 +27,7 @@ static struct ctxp_str first_part(struct ctxp_str path) {
 /* NODE.WHAT -> WHAT, where it is a name of that node's; len 0: it is none */
 static struct ctxp_str suffix_of(struct ctxp_str name, const char *node) {
   size_t len = strlen(node);
-  if (name.len <= len + 1 || memcmp(name.ptr, node, len) != 0 || name.ptr[len] != '.') return (struct ctxp_str){NULL, 0};
+  if (!name.ptr || name.len <= len + 1 || memcmp(name.ptr, node, len) != 0 || name.ptr[len] != '.') return (struct ctxp_str){"", 0};
   return (struct ctxp_str){name.ptr + len + 1, name.len - len - 1};
 }
 
@@ -66,7 +66,7 @@ static bool owner_in_state_dir(const struct ctxp_config *t, struct ctxp_str name
 }
 
 static struct ctxp_str option_path(const struct ctxp_reading *r, unsigned i, const struct ctxp_option *option) {
-  if (option->type != CTXP_OPTION_PATH) return (struct ctxp_str){0};
+  if (option->type != CTXP_OPTION_PATH) return (struct ctxp_str){"", 0};
   return ctxp_map_str(ctxp_buf_raw(&node_at(r, i)->options), option->name);
 }
 
@@ -76,7 +76,7 @@ static bool is_or_rotates_to(struct ctxp_str path, struct ctxp_str written) {
   if (path.len == written.len) return true;
   size_t at = written.len + 1;
   while (at < path.len && path.ptr[at] >= '0' && path.ptr[at] <= '9') at++;
-  return path.ptr[written.len] == '.' && path.len > written.len + 1 && at == path.len;
+  return path.len > written.len + 1 && path.ptr[written.len] == '.' && at == path.len;
 }
 
 static bool written_by_sink(const struct ctxp_reading *r, unsigned before, struct ctxp_str path, struct ctxp_buf *whose) {
@@ -94,8 +94,8 @@ static bool owner_of(struct ctxp_reading *r, struct ctxp_str path, unsigned sink
   const struct ctxp_config *t = r->topology;
   struct ctxp_str in_run = below(path, t->run_dir), in_state = below(path, t->state_dir);
   if (in_run.ptr && below(ctxp_str(t->run_dir), t->state_dir).len) in_state.len = 0; /* run_dir is in state_dir: its rule is the nearer */
-  bool taken = (in_run.len && owner_in_run_dir(t, in_run, whose)) || (in_state.len && owner_in_state_dir(t, in_state, whose)) ||
-      written_by_sink(r, sinks, path, whose);
+  bool taken = (in_run.ptr && in_run.len && owner_in_run_dir(t, in_run, whose)) ||
+      (in_state.ptr && in_state.len && owner_in_state_dir(t, in_state, whose)) || written_by_sink(r, sinks, path, whose);
   if (whose->failed) r->faults->failed = true;
   return taken;
 }

@@ -26,7 +26,7 @@ static void quoted(struct ctxp_buf *out, struct ctxp_str text) {
   ctxp_buf_char(out, '"');
 }
 
-static void quoted_path_view(struct ctxp_buf *out, struct ctxp_str path) {
+void ctxp_topology_quote_path(struct ctxp_str path, struct ctxp_buf *out) {
   ctxp_auto_buf escaped = {0};
   ctxp_path_escape(path, &escaped);
   if (escaped.failed)
@@ -35,7 +35,7 @@ static void quoted_path_view(struct ctxp_buf *out, struct ctxp_str path) {
     quoted(out, ctxp_buf_view(&escaped));
 }
 
-static void quoted_path(struct ctxp_buf *out, const char *path) { quoted_path_view(out, ctxp_str(path)); }
+static void quoted_path(struct ctxp_buf *out, const char *path) { ctxp_topology_quote_path(ctxp_str(path), out); }
 
 static void list(
     struct ctxp_buf *out, const char *indent, const char *key, char *const *items, void (*item)(struct ctxp_buf *, const char *)) {
@@ -74,7 +74,7 @@ static void option(struct ctxp_buf *out, const struct ctxp_option *it, struct ct
   switch (it->type) {
   case CTXP_OPTION_BOOL: ctxp_buf_str(out, ctxp_map_bool(options, it->name, false) ? "true" : "false"); break;
   case CTXP_OPTION_U64: ctxp_buf_printf(out, "%" PRIu64, ctxp_map_u64(options, it->name, 0)); break;
-  case CTXP_OPTION_PATH: quoted_path_view(out, text); break;
+  case CTXP_OPTION_PATH: ctxp_topology_quote_path(text, out); break;
   case CTXP_OPTION_ENUM:
   case CTXP_OPTION_STRING: quoted(out, text); break;
   }

@@ -81,10 +81,11 @@ static size_t on_body(char *bytes, size_t one, size_t len, void *data) {
 
 /* ---- the key ---- */
 static int read_key_file(const char *path, char key[KEY_MAX], struct ctxp_error *why) {
-  ctxp_auto_fclose FILE *file = fopen(path, "re");
+  FILE *file = fopen(path, "re");
   if (!file) return ctxp_error_set(why, -errno, "cannot read api_key_file %s: %s", path, strerror(errno));
-  if (!fgets(key, KEY_MAX, file)) return ctxp_error_set(why, -ENODATA, "api_key_file %s is empty", path);
-  return 0;
+  bool got = fgets(key, KEY_MAX, file) != NULL;
+  fclose(file);
+  return got ? 0 : ctxp_error_set(why, -ENODATA, "api_key_file %s is empty", path);
 }
 
 /* the key, "" where none is asked for; a key is one line of printable ASCII, so that it cannot add headers */
@@ -149,6 +150,9 @@ static int set_up(struct transfer *t, const struct ctxp_model_call *call, uint64
   if (code == CURLE_OK) code = curl_easy_setopt(e, CURLOPT_WRITEFUNCTION, on_body);
   if (code == CURLE_OK) code = curl_easy_setopt(e, CURLOPT_WRITEDATA, t);
   if (code == CURLE_OK) code = curl_easy_setopt(e, CURLOPT_FOLLOWLOCATION, 0L);
+  /* on a connection that was used before, curl would send a request again by itself: each call is made once */
+  if (code == CURLE_OK) code = curl_easy_setopt(e, CURLOPT_FRESH_CONNECT, 1L);
+  if (code == CURLE_OK) code = curl_easy_setopt(e, CURLOPT_FORBID_REUSE, 1L);
   if (code == CURLE_OK) code = curl_easy_setopt(e, CURLOPT_NOSIGNAL, 1L);
   if (code == CURLE_OK) code = curl_easy_setopt(e, CURLOPT_TIMEOUT_MS, (long)left);
   if (code == CURLE_OK) code = curl_easy_setopt(e, CURLOPT_ERRORBUFFER, t->curl_says);

@@ -104,7 +104,8 @@ static int open_signals(struct ctxp_node *node) {
 
 static int open_store(struct ctxp_node *node) {
   ctxp_auto_buf dir = {0};
-  struct ctxp_store_options options = {.max_bytes = node->config->max_bytes, .power = node->config->durability_power};
+  struct ctxp_store_options options = {
+      .max_bytes = node->config->max_bytes, .power = node->config->durability_power, .fleeting = node->config->fleeting};
   ctxp_buf_printf(&dir, "%s/%s", node->config->state_dir, node->self->name);
   int r = ctxp_store_open(ctxp_buf_cstr(&dir), &options, &node->store, &node->error);
   if (r == 0 && (node->source || node->ops->emits)) r = ctxp_stream_open(node->store, node->config->max_bytes, &node->stream, &node->error);

@@ -107,7 +107,7 @@ static int keep_call(struct ctxp_deferred *d, const struct ctxp_model_call *call
 
 /* what is recorded of the call already */
 static int look_up(struct ctxp_node *node, struct ctxp_deferred *d, uint64_t cause) {
-  struct ctxp_model_reply reply;
+  struct ctxp_model_reply reply = {0};
   uint8_t room[CTXP_DECISION_KEY];
   int r = ctxp_store_get(node->store, CTXP_DB_DECISIONS, ctxp_decision_key(cause, room), &d->reply, &node->error);
   d->state = CALL_WAITING;

@@ -327,7 +327,9 @@ uint64_t ctxp_node_checkpoint_next(const struct ctxp_node *node) {
 /* ---- retention ---- */
 int ctxp_node_retain(struct ctxp_node *node, uint64_t now_ms, bool *ret_more) {
   *ret_more = false;
-  if (!node->stream || now_ms < node->retain_ms || ctxp_store_open_txn(node->store)) return 0;
+  if (!node->stream || ctxp_store_open_txn(node->store)) return 0;
+  bool at_once = node->config->when_full_drop && ctxp_stream_full(node->stream); /* nobody is held, so nothing else keeps the limit */
+  if (now_ms < node->retain_ms && !at_once) return 0;
   uint64_t done = node->publisher ? ctxp_publisher_done(node->publisher) : ctxp_stream_head(node->stream);
   uint64_t own = node->redo_next <= node->redo_last ? node->redo_next - 1 : ctxp_stream_head(node->stream);
   struct ctxp_retention rule = {.done = done < own ? done : own,

@@ -60,7 +60,7 @@ static int listen_on(void *context, const char *node, const char *endpoint, int6
 static int open_curve(struct ctxp_collector *c, const struct ctxp_node_config *config, struct ctxp_error *err) {
   bool needed = false;
   for (char **endpoint = config->ingest; endpoint && *endpoint; endpoint++) needed |= ctxp_curve_needed(*endpoint);
-  if (!needed) return 0;
+  if (!needed && !config->curve_secret_file) return 0;
   if (!config->curve_secret_file || !config->curve_clients_file)
     return ctxp_error_set(
         err, -EINVAL, "node '%s': an endpoint beyond this machine needs curve_secret_file and curve_clients_file", config->name);
@@ -78,7 +78,8 @@ static int open_sockets(struct ctxp_collector *c, const struct ctxp_node_config 
   int r = open_curve(c, config, err);
   while (r == 0 && c->socket_count < count) {
     const char *endpoint = config->ingest[c->socket_count];
-    struct ctxp_curve *curve = ctxp_curve_needed(endpoint) ? c->curve : NULL;
+    bool tcp = strncmp(endpoint, "tcp://", 6) == 0; /* with keys no tcp endpoint is open without them, be it of this machine alone */
+    struct ctxp_curve *curve = tcp ? c->curve : NULL;
     r = listen_on(ctxp_node_zmq(c->node), config->name, endpoint, maxsize, curve, &c->sockets[c->socket_count++], err);
   }
   ctxp_topology_endpoint(c->config, config->name, "answers", &answers);

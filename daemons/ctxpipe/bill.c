@@ -1,26 +1,18 @@
-/* Bars and the order of rows are by billed tokens: what it cost to keep. Shares and costs are rounded so that they add up. */
+/* Rows stand as the fold ranked them, as in --json: by cost, then by billed tokens. Shares and costs are rounded so that they add up. */
 #include "ctxpipe/bill.h"
 #include <errno.h>
 #include <stdlib.h>
 #include "base/str.h"
 #include "codec/msgpack.h"
+#include "ctxpipe/bill_rows.h"
 #include "ctxpipe/savings.h"
 
 __extension__ typedef unsigned __int128 u128;
 
-const char *const ctxp_grain_names[] = {"band", "view", "tool", "message", NULL};
-static const char *const row_keys[CTXP_GRAINS] = {"bands", "views", "tools", "messages"};
 static const char *const headings[CTXP_GRAINS] = {"The bill by band", "The bill by view", "The bill by tool", "The bill by message"};
 
 #define COST_DECIMALS 4
 #define COST_UNIT 100000 /* nano-dollars of the last decimal */
-
-struct row {
-  struct ctxp_raw map; /* len 0: the row of the others */
-  uint64_t billed, own, share, cost; /* share in tenths of a percent, cost in COST_UNITs, once rounded */
-  bool priced;
-  unsigned place;
-};
 
 /* ---- totals ---- */
 static void line(struct ctxp_buf *out, const char *name, uint64_t number, const char *note) {
@@ -122,51 +114,23 @@ static void put_totals(struct ctxp_raw reply, const struct ctxp_style *style, st
 }
 
 /* ---- rows ---- */
-static int by_billed(const void *a, const void *b) {
-  const struct row *x = a, *y = b;
-  if (x->billed != y->billed) return x->billed < y->billed ? 1 : -1;
-  return x->place < y->place ? -1 : 1; /* as the fold ranked them */
-}
-
-static int read_rows(struct ctxp_raw list, struct row **ret_rows, unsigned *ret_count) {
-  struct ctxp_cursor it = ctxp_cursor(list);
-  uint32_t left;
-  if (!list.len || ctxp_array_open(&it, &left) < 0) return -EBADMSG;
-  struct row *rows = calloc(left + 1u, sizeof(*rows)); /* one more: the others */
-  if (!rows) return -ENOMEM;
-  unsigned count = 0;
-  while (ctxp_array_next(&it, &left, &rows[count].map) > 0) {
-    struct row *r = &rows[count];
-    struct ctxp_raw cost = ctxp_map_get(r->map, "costNano");
-    r->billed = ctxp_map_u64(r->map, "billed", 0);
-    r->own = ctxp_map_u64(r->map, "own", 0);
-    r->priced = cost.len && ctxp_raw_type(cost) != CTXP_PACK_NIL;
-    r->cost = ctxp_map_u64(r->map, "costNano", 0);
-    r->place = count++;
-  }
-  qsort(rows, count, sizeof(*rows), by_billed);
-  *ret_rows = rows;
-  *ret_count = count;
-  return 0;
-}
-
 /* what is below the top becomes one row; returns how many rows are shown */
-static unsigned fold_others(struct row *rows, unsigned count, uint64_t top) {
+static unsigned fold_others(struct ctxp_bill_row *rows, unsigned count, uint64_t top) {
   if (count <= top) return count;
-  struct row others = {0};
+  struct ctxp_bill_row others = {0};
   for (unsigned i = (unsigned)top; i < count; i++) {
     others.billed += rows[i].billed;
     others.own += rows[i].own;
     others.cost += rows[i].cost;
     others.priced |= rows[i].priced;
   }
-  others.place = count - (unsigned)top; /* how many they are */
+  others.place = count - (unsigned)top;
   rows[top] = others;
   return (unsigned)top + 1;
 }
 
 /* shares of `whole`; what the rows lack of it is not shown, but rounded with them, so that they add up to what they are of it */
-static int round_rows(struct row *rows, unsigned count, uint64_t whole) {
+static int round_rows(struct ctxp_bill_row *rows, unsigned count, uint64_t whole) {
   uint64_t *values = calloc(count ? count : 1, sizeof(*values));
   if (!values) return -ENOMEM;
   for (unsigned i = 0; i < count; i++) values[i] = whole ? (uint64_t)((u128)rows[i].billed * 1000000 / whole) : 0;
@@ -181,9 +145,8 @@ static int round_rows(struct row *rows, unsigned count, uint64_t whole) {
   return r;
 }
 
-static void put_name(struct ctxp_table *table, enum ctxp_grain grain, const struct row *row) {
+static void put_name(struct ctxp_table *table, enum ctxp_grain grain, const struct ctxp_bill_row *row) {
   ctxp_auto_buf text = {0};
-  struct ctxp_str kind = ctxp_map_str(row->map, "kind");
   enum ctxp_band band;
   if (!row->map.len) {
     ctxp_buf_printf(&text, "(%u other%s)", row->place, row->place == 1 ? "" : "s");
@@ -194,23 +157,29 @@ static void put_name(struct ctxp_table *table, enum ctxp_grain grain, const stru
     else
       ctxp_buf_add(&text, name.ptr, name.len);
   } else {
-    struct ctxp_str name = ctxp_map_str(row->map, grain == CTXP_GRAIN_TOOL ? "tool" : "label");
-    if (!name.len) name = ctxp_map_str(row->map, "id");
-    if (!name.len) name = kind; /* unattributed */
+    struct ctxp_str name = ctxp_bill_row_name(row, grain);
     ctxp_buf_add(&text, name.ptr, name.len);
   }
   ctxp_table_text(table, ctxp_buf_view(&text));
 }
 
-static void put_kind(struct ctxp_table *table, const struct row *row) {
-  struct ctxp_str kind = ctxp_map_str(row->map, "kind");
-  ctxp_table_text(table, kind.len ? kind : ctxp_map_str(row->map, "band"));
+/* of a view its kind; of a message what it is: the tool that made it, and of what */
+static void put_kind(struct ctxp_table *table, enum ctxp_grain grain, const struct ctxp_bill_row *row) {
+  ctxp_auto_buf text = {0};
+  struct ctxp_str kind = ctxp_map_str(row->map, "kind"), tool = ctxp_map_str(row->map, "tool"), path = ctxp_map_str(row->map, "path");
+  if (!tool.len || grain != CTXP_GRAIN_MESSAGE) tool = kind.len ? kind : ctxp_map_str(row->map, "band");
+  ctxp_buf_add(&text, tool.ptr, tool.len);
+  if (path.len && grain == CTXP_GRAIN_MESSAGE) ctxp_buf_printf(&text, " %.*s", (int)path.len, path.ptr);
+  ctxp_table_text(table, ctxp_buf_view(&text));
 }
 
-static void put_row(struct ctxp_table *table, enum ctxp_grain grain, const struct row *row, uint64_t widest) {
+/* of the bar: by what the rows are in order, as far as every row has it */
+static uint64_t weight(const struct ctxp_bill_row *row, bool by_cost) { return by_cost ? row->cost : row->billed; }
+
+static void put_row(struct ctxp_table *table, enum ctxp_grain grain, const struct ctxp_bill_row *row, bool by_cost, uint64_t widest) {
   ctxp_auto_buf share = {0}, cost = {0};
   put_name(table, grain, row);
-  if (grain == CTXP_GRAIN_VIEW || grain == CTXP_GRAIN_MESSAGE) put_kind(table, row);
+  if (grain == CTXP_GRAIN_VIEW || grain == CTXP_GRAIN_MESSAGE) put_kind(table, grain, row);
   ctxp_table_count(table, row->billed);
   ctxp_table_count(table, row->own);
   if (row->priced) ctxp_put_dollars(&cost, (int64_t)(row->cost * COST_UNIT), COST_DECIMALS);
@@ -218,27 +187,48 @@ static void put_row(struct ctxp_table *table, enum ctxp_grain grain, const struc
   ctxp_buf_printf(&share, "%llu.%llu%%", (unsigned long long)(row->share / 10), (unsigned long long)(row->share % 10));
   ctxp_table_text(table, ctxp_buf_view(&share));
   if (row->map.len)
-    ctxp_table_count(table, ctxp_map_u64(row->map, "turns", 0));
+    ctxp_table_count(table, row->turns);
   else
     ctxp_table_text(table, CTXP_STR(""));
-  ctxp_table_bar(table, row->billed, widest);
+  ctxp_table_bar(table, weight(row, by_cost), widest);
 }
 
-static int print_rows(enum ctxp_grain grain, const struct row *rows, unsigned count, const struct ctxp_style *style, struct ctxp_buf *out) {
+struct shown {
+  enum ctxp_grain grain;
+  enum ctxp_bill_sort sort;
+  const struct ctxp_bill_row *rows;
+  unsigned count;
+};
+
+static int print_rows(const struct shown *shown, const struct ctxp_style *style, struct ctxp_buf *out) {
+  const struct ctxp_bill_row *rows = shown->rows;
+  enum ctxp_grain grain = shown->grain;
+  unsigned count = shown->count;
   static const struct ctxp_column narrow[] = {{"", CTXP_COLUMN_TEXT}, {"billed", CTXP_COLUMN_NUMBER}, {"own", CTXP_COLUMN_NUMBER},
       {"cost", CTXP_COLUMN_NUMBER}, {"share", CTXP_COLUMN_NUMBER}, {"turns", CTXP_COLUMN_NUMBER}, {"", CTXP_COLUMN_BAR}};
-  static const struct ctxp_column wide[] = {{"", CTXP_COLUMN_TEXT}, {"kind", CTXP_COLUMN_TEXT}, {"billed", CTXP_COLUMN_NUMBER},
+  static const struct ctxp_column wide[] = {{"", CTXP_COLUMN_TEXT}, {"what", CTXP_COLUMN_TEXT}, {"billed", CTXP_COLUMN_NUMBER},
       {"own", CTXP_COLUMN_NUMBER}, {"cost", CTXP_COLUMN_NUMBER}, {"share", CTXP_COLUMN_NUMBER}, {"turns", CTXP_COLUMN_NUMBER},
       {"", CTXP_COLUMN_BAR}};
   bool kinds = grain == CTXP_GRAIN_VIEW || grain == CTXP_GRAIN_MESSAGE;
   struct ctxp_table table = {.columns = kinds ? wide : narrow, .column_count = kinds ? 8 : 7};
   uint64_t widest = 0;
+  bool by_cost = shown->sort == CTXP_SORT_COST;
+  for (unsigned i = 0; i < count; i++) by_cost &= rows[i].priced || !rows[i].billed;
   for (unsigned i = 0; i < count; i++)
-    if (rows[i].map.len && rows[i].billed > widest) widest = rows[i].billed;
-  for (unsigned i = 0; i < count; i++) put_row(&table, grain, &rows[i], widest);
+    if (rows[i].map.len && weight(&rows[i], by_cost) > widest) widest = weight(&rows[i], by_cost);
+  for (unsigned i = 0; i < count; i++) put_row(&table, grain, &rows[i], by_cost, widest);
   int r = ctxp_table_print(&table, style, out);
   ctxp_table_deinit(&table);
   return r;
+}
+
+/* a row with some priced and some unpriced requests has the cost of the priced ones alone */
+static void put_incomplete(struct ctxp_raw totals, struct ctxp_buf *out) {
+  uint64_t unpriced = ctxp_map_u64(totals, "unpricedTokens", 0);
+  if (!unpriced || !ctxp_map_u64(totals, "costNano", 0)) return;
+  ctxp_buf_str(out, "cost: of what has a price alone; ");
+  ctxp_put_counted(out, unpriced, "token");
+  ctxp_buf_str(out, " of the bill have none\n");
 }
 
 static int put_grain(struct ctxp_raw reply, enum ctxp_grain grain, const struct ctxp_bill_options *options, const struct ctxp_style *style,
@@ -246,17 +236,19 @@ static int put_grain(struct ctxp_raw reply, enum ctxp_grain grain, const struct 
   uint64_t billed = ctxp_map_u64(ctxp_map_get(reply, "totals"), "billed", 0);
   unsigned count = 0;
   ctxp_auto_buf heading = {0};
-  struct row *rows;
-  int r = read_rows(ctxp_map_get(reply, row_keys[grain]), &rows, &count);
+  struct ctxp_bill_row *rows;
+  int r = ctxp_bill_rows_read(reply, grain, options->sort, &rows, &count);
   if (r < 0) return r;
   ctxp_buf_str(&heading, headings[grain]);
   if (count > options->top)
-    ctxp_buf_printf(&heading, " (the largest %llu of %u; --top N shows more)", (unsigned long long)options->top, count);
+    ctxp_buf_printf(&heading, " (the %s %llu of %u; --top N shows more)", options->sort == CTXP_SORT_NAME ? "first" : "largest",
+        (unsigned long long)options->top, count);
   ctxp_put_heading(out, style, ctxp_buf_cstr(&heading));
   unsigned shown = fold_others(rows, count, options->top);
   r = round_rows(rows, shown, billed);
-  if (r == 0 && shown) r = print_rows(grain, rows, shown, style, out);
+  if (r == 0 && shown) r = print_rows(&(struct shown){grain, options->sort, rows, shown}, style, out);
   if (!shown) ctxp_buf_str(out, "  nothing\n");
+  if (shown && options->grain >= 0) put_incomplete(ctxp_map_get(reply, "totals"), out); /* the whole bill says it at its top */
   free(rows);
   return r;
 }
@@ -286,17 +278,28 @@ static void put_invisible(struct ctxp_raw sessions, struct ctxp_buf *out) {
       (unsigned long long)(tenths / 10), (unsigned long long)(tenths % 10));
 }
 
+static struct ctxp_str bust_cause(struct ctxp_str cause) {
+  static const char *const words[][2] = {{"compaction", "the window was compacted"}, {"model", "another model"}, {"tools", "other tools"},
+      {"removal", "messages were taken out"}, {"idle", "a pause longer than the cache lives"}, {"unknown", "not known"}};
+  for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++)
+    if (ctxp_str_is(cause, words[i][0])) return ctxp_str(words[i][1]);
+  return cause;
+}
+
 static int put_busts(struct ctxp_raw list, const struct ctxp_style *style, struct ctxp_buf *out) {
-  static const struct ctxp_column columns[] = {{"cause", CTXP_COLUMN_TEXT}, {"tokens", CTXP_COLUMN_NUMBER}, {"cost", CTXP_COLUMN_NUMBER}};
-  struct ctxp_table table = {.columns = columns, .column_count = 3};
+  static const struct ctxp_column columns[] = {
+      {"why", CTXP_COLUMN_TEXT}, {"times", CTXP_COLUMN_NUMBER}, {"tokens", CTXP_COLUMN_NUMBER}, {"cost", CTXP_COLUMN_NUMBER}};
+  struct ctxp_table table = {.columns = columns, .column_count = 4};
   struct ctxp_cursor it = ctxp_cursor(list);
   struct ctxp_raw bust;
   uint32_t left;
   if (!list.len || ctxp_array_open(&it, &left) < 0 || !left) return 0;
-  ctxp_put_heading(out, style, "Cache written again (in the bill above already)");
+  ctxp_put_heading(
+      out, style, "Cache lost: what the last request had left in the cache, and the next had to pay in full (part of the bill)");
   while (ctxp_array_next(&it, &left, &bust) > 0) {
     ctxp_auto_buf cost = {0};
-    ctxp_table_text(&table, ctxp_map_str(bust, "cause"));
+    ctxp_table_text(&table, bust_cause(ctxp_map_str(bust, "cause")));
+    ctxp_table_count(&table, ctxp_map_u64(bust, "count", 0));
     ctxp_table_count(&table, ctxp_map_u64(bust, "tokens", 0));
     ctxp_put_dollars(&cost, ctxp_map_i64(bust, "costNano", 0), 4);
     ctxp_table_text(&table, ctxp_buf_view(&cost));
@@ -364,11 +367,10 @@ static int put_passed_over(struct ctxp_raw list, const struct ctxp_style *style,
 int ctxp_bill_print(struct ctxp_raw reply, struct ctxp_raw passed_over, const struct ctxp_bill_options *options,
     const struct ctxp_style *style, struct ctxp_buf *out) {
   if (ctxp_raw_type(ctxp_map_get(reply, "totals")) != CTXP_PACK_MAP) return -EBADMSG;
+  if (options->grain >= 0) return put_grain(reply, (enum ctxp_grain)options->grain, options, style, out);
   put_totals(reply, style, out);
   int r = 0;
-  for (int grain = 0; r == 0 && grain < CTXP_GRAINS; grain++)
-    if (options->grain == grain || (options->grain < 0 && grain != CTXP_GRAIN_MESSAGE))
-      r = put_grain(reply, (enum ctxp_grain)grain, options, style, out);
+  for (int grain = 0; r == 0 && grain < CTXP_GRAIN_MESSAGE; grain++) r = put_grain(reply, (enum ctxp_grain)grain, options, style, out);
   if (r == 0) put_invisible(ctxp_map_get(reply, "sessions"), out);
   if (r == 0) r = put_busts(ctxp_map_get(reply, "cacheBusts"), style, out);
   if (r == 0) r = ctxp_savings_potential(ctxp_map_get(reply, "potential"), style, out);

@@ -11,7 +11,15 @@ enum ctxp_grain { CTXP_GRAIN_BAND,
   CTXP_GRAINS };
 extern const char *const ctxp_grain_names[]; /* as --by takes them; NULL-terminated */
 
+enum ctxp_bill_sort { CTXP_SORT_COST, /* as the fold ranks: by cost, then by billed tokens */
+  CTXP_SORT_BILLED,
+  CTXP_SORT_OWN,
+  CTXP_SORT_TURNS,
+  CTXP_SORT_NAME };
+extern const char *const ctxp_bill_sort_names[]; /* as --sort takes them; NULL-terminated */
+
 struct ctxp_bill_options {
+  enum ctxp_bill_sort sort;
   int grain; /* one of enum ctxp_grain; -1: band, view and tool */
   uint64_t top; /* rows of a grain; the rest is one row, so that every table adds up */
 };

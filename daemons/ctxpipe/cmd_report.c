@@ -26,6 +26,14 @@ static int work(const struct ctxp_args *args, const struct ctxp_spend_choice *ch
   return r < 0 ? r : closed;
 }
 
+/* it went wrong after files were read: their figures are not half a bill */
+static void not_printed(const struct ctxp_import_result *result, struct ctxp_error *err) {
+  ctxp_auto_buf files = {0};
+  struct ctxp_error why = *err;
+  ctxp_put_counted(&files, result->files, "file");
+  ctxp_error_set(err, -1, "%s; %s had been read, and no figure is printed", why.text, ctxp_buf_cstr(&files));
+}
+
 static int run(const struct ctxp_args *args) {
   struct ctxp_spend_choice choice;
   struct ctxp_import_result result = {0};
@@ -38,7 +46,8 @@ static int run(const struct ctxp_args *args) {
   ctxp_stop_on_signals();
   r = work(args, &choice, &result, &reply, &err);
   if (r == 0 && result.files) r = ctxp_spend_show(&choice, ctxp_buf_raw(&reply), &result.passed_over, &err);
-  bool whole = ctxp_importing_complain(&result);
+  bool whole = r == 0 ? ctxp_importing_complain(&result) : false;
+  if (r < 0 && result.files) not_printed(&result, &err);
   ctxp_import_result_deinit(&result);
   return r < 0 ? ctxp_command_fail(&err) : whole ? 0 :
                                                    1;

@@ -9,6 +9,7 @@
 #include "codec/json.h"
 #include "ctxpipe/client.h"
 #include "ctxpipe/commands.h"
+#include "ctxpipe/keyfile.h"
 #include "ctxpipe/pipeline.h"
 #include "ctxpipe/stop.h"
 #include "ctxpipe/table.h"
@@ -171,13 +172,18 @@ static int wait_for(struct sender *s, struct ctxp_error *err) {
   }
 }
 
-static int greet(struct sender *s, uint64_t *ret_position, struct ctxp_error *err) {
+static int greet(struct sender *s, bool far, bool keys, uint64_t *ret_position, struct ctxp_error *err) {
   int r = ctxp_client_hello(s->client, 10000, ret_position, err);
-  return r > 0 ? ctxp_error_set(err, -ETIMEDOUT, "the collector does not answer; 'ctxpipe status' and 'ctxpipe logs collector' say why") :
-                 r;
+  if (r <= 0) return r;
+  if (far)
+    return ctxp_error_set(err, -ETIMEDOUT, "no answer; no collector listens there%s", keys ? "" : ", or it wants keys ('--keys FILE')");
+  return ctxp_error_set(err, -ETIMEDOUT, "the collector does not answer; 'ctxpipe status' and 'ctxpipe logs collector' say why");
 }
 
 static int talk(const struct ctxp_args *args, const char *endpoint, struct sender *s, struct ctxp_error *err) {
+  const char *keys_file = ctxp_args_get(args, "keys");
+  struct ctxp_client_keys keys = {0};
+  struct ctxp_error why;
   const char *key = ctxp_args_get(args, "key"), *agent = ctxp_args_get(args, "agent"), *product = ctxp_args_get(args, "product");
   ctxp_auto_buf own = {0};
   uint64_t position = 0;
@@ -187,10 +193,16 @@ static int talk(const struct ctxp_args *args, const char *endpoint, struct sende
       .key = s->key,
       .agent = agent ? agent : "send",
       .product = product ? product : "send",
+      .server_key = keys_file ? keys.server : NULL,
+      .public_key = keys_file ? keys.public : NULL,
+      .secret_key = keys_file ? keys.secret : NULL,
       .refused = on_refused,
       .data = s};
-  int r = ctxp_client_new(&options, &s->client, err);
-  if (r == 0) r = greet(s, &position, err);
+  int r = keys_file ? ctxp_keyfile_read_client(keys_file, &keys, err) : 0;
+  if (r == 0) r = ctxp_client_new(&options, &s->client, err);
+  explicit_bzero(&keys, sizeof(keys));
+  if (r == 0 && (r = greet(s, ctxp_args_has(args, "to"), keys_file != NULL, &position, &why)) < 0)
+    r = ctxp_error_set(err, r, "%s: %s", endpoint, why.text);
   if (r == 0) r = send_all(s, stdin, position, err);
   if (r == 0) r = wait_for(s, err);
   return r;
@@ -198,10 +210,11 @@ static int talk(const struct ctxp_args *args, const char *endpoint, struct sende
 
 static void print_counts(const struct sender *s, const struct ctxp_client_counts *counts) {
   ctxp_auto_buf line = {0};
+  uint64_t taken = counts->acked > s->refused ? counts->acked - s->refused : 0; /* what is refused is acknowledged too */
   ctxp_put_counted(&line, s->line, "line");
   ctxp_buf_str(&line, ": ");
   ctxp_put_counted(&line, counts->sent, "event");
-  ctxp_buf_printf(&line, " sent, %llu acknowledged", (unsigned long long)counts->acked);
+  ctxp_buf_printf(&line, " sent, %llu acknowledged", (unsigned long long)taken);
   if (s->already) ctxp_buf_printf(&line, ", %llu there already", (unsigned long long)s->already);
   if (s->answers || s->missed) {
     ctxp_buf_str(&line, ", ");
@@ -211,20 +224,30 @@ static void print_counts(const struct sender *s, const struct ctxp_client_counts
   fprintf(stderr, "%s, %llu refused\n", ctxp_buf_cstr(&line), (unsigned long long)s->bad + (unsigned long long)s->refused);
 }
 
-static int run(const struct ctxp_args *args) {
+static int talk_to_pipeline(const struct ctxp_args *args, struct sender *s, struct ctxp_error *err) {
   struct ctxp_pipeline pipeline;
+  const char *to = ctxp_args_get(args, "to");
+  if (to) return talk(args, to, s, err);
+  int r = ctxp_pipeline_find(args, &pipeline, err);
+  if (r < 0) return r;
+  const struct ctxp_node_config *collector = ctxp_pipeline_node(pipeline.config, CTXP_ROLE_COLLECTOR_NODE);
+  r = collector ? talk(args, collector->ingest[0], s, err) : ctxp_error_set(err, -ENOENT, "the topology has no collector");
+  ctxp_pipeline_deinit(&pipeline);
+  return r;
+}
+
+static int run(const struct ctxp_args *args) {
   struct ctxp_error err;
   struct ctxp_client_counts counts = {0};
   struct sender s = {.ask = ctxp_args_has(args, "ask")};
   int r = ctxp_args_number(args, "timeout", 1, 3600000, 30000, &s.ask_ms, &err);
+  if (r == 0 && ctxp_args_has(args, "keys") && !ctxp_args_has(args, "to"))
+    r = ctxp_error_set(&err, -EINVAL, "send: '--keys' goes with '--to tcp://HOST:PORT'; a pipeline on this machine needs none");
   if (r < 0) return ctxp_command_misuse(&err);
-  if (ctxp_pipeline_find(args, &pipeline, &err) < 0) return ctxp_command_fail(&err);
   ctxp_stop_on_signals();
-  const struct ctxp_node_config *collector = ctxp_pipeline_node(pipeline.config, CTXP_ROLE_COLLECTOR_NODE);
-  r = collector ? talk(args, collector->ingest[0], &s, &err) : ctxp_error_set(&err, -ENOENT, "the topology has no collector");
+  r = talk_to_pipeline(args, &s, &err);
   if (s.client) ctxp_client_counts(s.client, &counts);
   ctxp_client_free(s.client);
-  ctxp_pipeline_deinit(&pipeline);
   if (s.line) print_counts(&s, &counts);
   free(s.parts);
   return r < 0 ? ctxp_command_fail(&err) : s.bad || s.refused || s.missed || ctxp_stop ? 1 :
@@ -239,6 +262,8 @@ static const struct ctxp_flag flags[] = {
         .value = "KEY",
         .help =
             "who sends, across runs: lines that this key has sent before are not sent again; they must stand first (default: a new one)"},
+    {.name = "to", .value = "ENDPOINT", .help = "a collector elsewhere, as tcp://HOST:PORT, instead of the pipeline on this machine"},
+    {.name = "keys", .value = "FILE", .help = "the keys for it, as 'ctxpipe keys' made them"},
     {.name = "ask", .help = "wait for the answer of each event with \"ask\":true, and print it"},
     {.name = "timeout", .value = "MS", .help = "how long to wait for an answer (default 30000)"},
     {.name = NULL},
@@ -248,7 +273,7 @@ const struct ctxp_command ctxp_cmd_send = {
     .summary = "send events, one JSON object a line, from standard input",
     .operands = "",
     .flags = flags,
-    .example = "ctxpipe send --agent NAME < EVENTS.jsonl",
+    .example = "echo '{\"kind\":\"session_start\",\"session\":\"s1\",\"product\":\"by-hand\"}' | ctxpipe send --agent me",
     .run = run,
     .details = "Every event is acknowledged before the command ends. A line that is no event, or that the collector refuses, is named with "
                "its number and\n"

@@ -29,6 +29,15 @@ static void put_logs(const struct ctxp_config *config, struct ctxp_buf *out) {
   }
 }
 
+/* of one session what its agent shows, what was restored included; of several their sum */
+static struct ctxp_raw line_of(struct ctxp_raw reply) {
+  struct ctxp_cursor it = ctxp_cursor(ctxp_map_get(reply, "sessions"));
+  struct ctxp_raw one;
+  uint32_t count;
+  bool single = it.at && ctxp_array_open(&it, &count) >= 0 && count == 1 && ctxp_array_next(&it, &count, &one) >= 0;
+  return ctxp_map_get(single ? one : ctxp_map_get(reply, "all"), "cumulative");
+}
+
 static int render(const struct ctxp_args *args, const struct ctxp_config *config, struct ctxp_raw reply, struct ctxp_buf *out) {
   struct ctxp_style style = ctxp_style_of(stdout);
   int r = 0;
@@ -36,7 +45,7 @@ static int render(const struct ctxp_args *args, const struct ctxp_config *config
     r = ctxp_json_from_raw(reply, out);
     ctxp_buf_char(out, '\n');
   } else if (ctxp_args_has(args, "line")) {
-    ctxp_savings_line(ctxp_map_get(ctxp_map_get(reply, "all"), "cumulative"), out);
+    ctxp_savings_line(line_of(reply), out);
     ctxp_buf_char(out, '\n');
   } else {
     r = ctxp_savings_print(reply, ctxp_args_has(args, "potential"), &style, out);

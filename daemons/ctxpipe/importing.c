@@ -37,15 +37,26 @@ int ctxp_importing(const struct ctxp_args *args, const char *endpoint, struct ct
   return r;
 }
 
+/* what the figures are of, though not all could be read */
+static void put_counted(const struct ctxp_import_result *result, struct ctxp_buf *out) {
+  if (!result->files) return;
+  ctxp_buf_str(out, "; what could be read is counted: ");
+  ctxp_put_counted(out, result->sessions, "session");
+  ctxp_buf_str(out, " from ");
+  ctxp_put_counted(out, result->files, "file");
+}
+
 bool ctxp_importing_complain(const struct ctxp_import_result *result) {
   ctxp_auto_buf text = {0};
   ctxp_term_lines(&text, ctxp_buf_view(&result->remarks));
   ctxp_term_lines(&text, ctxp_buf_view(&result->faults));
-  if (text.len && text.ptr[text.len - 1] != '\n') ctxp_buf_char(&text, '\n');
+  while (text.len && text.ptr[text.len - 1] == '\n') text.len--;
+  if (result->fault_count) put_counted(result, &text);
+  if (text.len) ctxp_buf_char(&text, '\n');
   if (result->refused) {
     ctxp_buf_str(&text, "ctxpipe: the collector refused ");
     ctxp_put_counted(&text, result->refused, "event");
-    ctxp_buf_str(&text, "; 'ctxpipe status' shows the last reason\n");
+    ctxp_buf_printf(&text, "; the first of them: %s\n", result->refusal.text);
   }
   fflush(stdout);
   fwrite(text.ptr, 1, text.len, stderr);

@@ -7,7 +7,7 @@
 #include "base/str.h"
 #include "codec/msgpack.h"
 #include "config/builtin.h"
-#include "config/path.h"
+#include "config/faults.h"
 #include "ctxpipe/rundir.h"
 #include "ctxpipe/table.h"
 #include "runtime/control.h"
@@ -45,18 +45,6 @@ static int builtin_topology(struct ctxp_config **ret_config, struct ctxp_error *
   return parse_builtin(&text, ret_config, err);
 }
 
-/* a path as a YAML text that is taken as it stands */
-static void put_path(const char *path, struct ctxp_buf *out) {
-  ctxp_auto_buf plain = {0};
-  ctxp_path_escape(ctxp_str(path), &plain);
-  ctxp_buf_char(out, '"');
-  for (size_t i = 0; i < plain.len; i++) {
-    if (plain.ptr[i] == '"' || plain.ptr[i] == '\\') ctxp_buf_char(out, '\\');
-    ctxp_buf_char(out, (char)plain.ptr[i]);
-  }
-  ctxp_buf_char(out, '"');
-}
-
 /* the nodes of the built-in topology, without its own directories, retention and prices */
 static void put_nodes(struct ctxp_buf *out) {
   static const char *const own[] = {"run_dir:", "state_dir:", "durability:", "retain_hours:", "max_bytes:", "commit_linger_ms:", "prices:"};
@@ -74,20 +62,25 @@ int ctxp_pipeline_private(const char *dir, const char *prices, struct ctxp_confi
   ctxp_auto_buf text = {0}, run = {0}, state = {0};
   ctxp_auto_free char *file = prices ? realpath(prices, NULL) : NULL;
   if (prices && !file) return ctxp_error_set(err, -errno, "could not read the price table '%s': %s", prices, strerror(errno));
+  if (file && (strchr(file, '\n') || !ctxp_utf8_valid(ctxp_str(file))))
+    return ctxp_error_set(err, -EINVAL, "the path of the price table '%s' holds a line break or is not UTF-8; rename it",
+        ctxp_shown(ctxp_str(prices)).text);
   put_nodes(&text);
   ctxp_buf_printf(&run, "%s/run", dir);
   ctxp_buf_printf(&state, "%s/state", dir);
   ctxp_buf_str(&text, "\nrun_dir: ");
-  put_path(ctxp_buf_cstr(&run), &text);
+  ctxp_topology_quote_path(ctxp_buf_view(&run), &text);
   ctxp_buf_str(&text, "\nstate_dir: ");
-  put_path(ctxp_buf_cstr(&state), &text);
+  ctxp_topology_quote_path(ctxp_buf_view(&state), &text);
   ctxp_buf_str(&text, "\nretain_hours: 0\nmax_bytes: 268435456\ndurability: process\ncommit_linger_ms: 20\nprices: [" CTXP_PRICES_BUILTIN);
   if (file) ctxp_buf_str(&text, ", ");
-  if (file) put_path(file, &text);
+  if (file) ctxp_topology_quote_path(ctxp_str(file), &text);
   ctxp_buf_str(&text, "]\n");
   int r = parse_builtin(&text, ret_config, err);
-  if (r == 0) ctxp_topology_leave_out(*ret_config, CTXP_ROLE_SINK_NODE); /* the fold is asked; nobody would read their files */
-  return r;
+  if (r < 0) return r;
+  (*ret_config)->fleeting = true;
+  ctxp_topology_leave_out(*ret_config, CTXP_ROLE_SINK_NODE); /* the fold is asked; nobody would read their files */
+  return 0;
 }
 
 int ctxp_pipeline_config(const struct ctxp_args *args, struct ctxp_config **ret_config, struct ctxp_error *err) {

@@ -5,23 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include "base/cleanup.h"
 #include "base/str.h"
 #include "codec/msgpack.h"
+#include "ctxpipe/private_dir.h"
 #include "ctxpipe/rundir.h"
 #include "ctxpipe/stop.h"
 #include "runtime/daemon_main.h"
 
 #define ROUND_MS 1000
-
-static int make_dir(struct ctxp_private *p, struct ctxp_error *err) {
-  const char *tmp = getenv("TMPDIR");
-  int n = snprintf(p->dir, sizeof(p->dir), "%s/ctxpipe-XXXXXX", tmp && tmp[0] == '/' ? tmp : "/tmp");
-  if (n < 0 || (size_t)n >= sizeof(p->dir)) return ctxp_error_set(err, -ENAMETOOLONG, "TMPDIR is too long; name a shorter one");
-  if (mkdtemp(p->dir)) return 0;
-  int r = -errno;
-  p->dir[0] = 0;
-  return ctxp_error_set(err, r, "could not make a temporary directory: %s", strerror(-r));
-}
 
 /* A pipeline of some seconds: its nodes are forks of the supervisor, which has their programs and the topology in its memory already. */
 static int be_node(const struct ctxp_config *config, const char *topology, const char *name, int ready_fd, int life_fd) {
@@ -46,13 +38,14 @@ static void keep_memory(void) {
 }
 
 int ctxp_private_open(const char *prices, struct ctxp_private *ret_private, struct ctxp_error *err) {
-  struct ctxp_private p = {.launch = {.life = -1}};
+  struct ctxp_private p = {.launch = {.life = -1}, .lock = -1};
   keep_memory();
-  int r = make_dir(&p, err);
+  int r = ctxp_private_dir(p.dir, sizeof(p.dir), &p.lock, err);
   if (r < 0) return r;
   r = ctxp_pipeline_private(p.dir, prices, &p.config, err);
   if (r == 0) {
-    struct ctxp_launch_options options = {.config = p.config, .log_level = "warn", .be = be_node, .remove_when_done = p.dir, .stop = &ctxp_stop};
+    struct ctxp_launch_options options = {
+        .config = p.config, .log_level = "warn", .be = be_node, .remove_when_done = p.dir, .stop = &ctxp_stop};
     r = ctxp_launch(&options, &p.launch, err);
   }
   *ret_private = p;
@@ -106,6 +99,7 @@ int ctxp_private_settle(struct ctxp_private *private, struct ctxp_error *err) {
 int ctxp_private_close(struct ctxp_private *private, struct ctxp_error *err) {
   int r = ctxp_launch_end(&private->launch, !ctxp_stop, err);
   int removed = private->dir[0] ? ctxp_remove_tree(private->dir) : 0; /* where the supervisor could not */
+  ctxp_close_ptr(&private->lock);
   ctxp_topology_free(private->config);
   if (removed < 0 && r == 0) r = ctxp_error_set(err, removed, "could not remove '%s'", private->dir);
   private->config = NULL;

@@ -1,10 +1,12 @@
-/* A private pipeline for one command: its directories are temporary, and nothing of it is left when the command ends. */
+/* A private pipeline for one command: its directories are temporary, and nothing of it is left when the command ends.
+ * What a killed one left, the next one removes. */
 #pragma once
 #include "ctxpipe/launch.h"
 #include "ctxpipe/pipeline.h"
 
 struct ctxp_private {
   char dir[256];
+  int lock; /* of dir: held as long as this command, or its supervisor, lives */
   struct ctxp_config *config;
   struct ctxp_launch launch;
 };

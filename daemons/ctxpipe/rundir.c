@@ -1,6 +1,7 @@
 #include "ctxpipe/rundir.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <pwd.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -115,12 +116,23 @@ int ctxp_rundir_write(const char *run_dir, const char *name, const struct ctxp_b
   return 0;
 }
 
-/* true: nobody supervises this directory */
-static bool is_free(const char *run_dir) {
+static int not_ours(const char *run_dir, struct ctxp_error *err) {
+  struct stat dir;
+  if (stat(run_dir, &dir) < 0 || dir.st_uid == geteuid())
+    return ctxp_error_set(err, -EACCES, "'%s' cannot be looked into: %s", run_dir, strerror(EACCES));
+  struct passwd *owner = getpwuid(dir.st_uid);
+  return ctxp_error_set(err, -EACCES,
+      "'%s' belongs to %s (user %u), who alone can ask a pipeline there; --run-dir or -f name one of your own", run_dir,
+      owner ? owner->pw_name : "another user", (unsigned)dir.st_uid);
+}
+
+/* 1: nobody supervises this directory */
+static int is_free(const char *run_dir, struct ctxp_error *err) {
   ctxp_auto_buf path = {0};
   ctxp_buf_printf(&path, "%s/supervisor.lock", run_dir);
   ctxp_auto_close int fd = open(ctxp_buf_cstr(&path), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
   struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+  if (fd < 0 && errno == EACCES) return not_ours(run_dir, err);
   return fd < 0 || fcntl(fd, F_OFD_GETLK, &lock) < 0 || lock.l_type == F_UNLCK;
 }
 
@@ -137,7 +149,8 @@ static int read_json(const char *run_dir, const char *name, struct ctxp_buf *ret
 }
 
 int ctxp_rundir_read(const char *run_dir, struct ctxp_buf *ret_map, struct ctxp_error *err) {
-  return is_free(run_dir) ? 1 : read_json(run_dir, "supervisor.json", ret_map, err);
+  int r = is_free(run_dir, err);
+  return r ? r : read_json(run_dir, "supervisor.json", ret_map, err);
 }
 
 int ctxp_rundir_ended(const char *run_dir, pid_t pid, struct ctxp_error *err) {
@@ -146,7 +159,9 @@ int ctxp_rundir_ended(const char *run_dir, pid_t pid, struct ctxp_error *err) {
   if (r < 0) return r;
   if (r > 0 || ctxp_map_u64(ctxp_buf_raw(&map), "pid", 0) != (uint64_t)pid)
     return ctxp_error_set(err, -ECHILD,
-        "the supervisor (pid %d) ended without a word: it was killed; the next 'ctxpipe up' goes on from what is stored", (int)pid);
+        "the supervisor (pid %d) ended without a word: it was killed, or could not write its last words; the next 'ctxpipe up' goes on "
+        "from what is stored",
+        (int)pid);
   struct ctxp_str sentence = ctxp_map_str(ctxp_buf_raw(&map), "error");
   return sentence.len ? ctxp_error_set(err, -EAGAIN, "%.*s", (int)sentence.len, sentence.ptr) : 0;
 }

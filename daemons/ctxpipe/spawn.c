@@ -18,25 +18,31 @@ static bool try_program(struct ctxp_buf *path, const char *folder, const char *d
   return access(ctxp_buf_cstr(path), X_OK) == 0;
 }
 
+/* beside the executable, in the build's own layout, or in an installation that was moved or staged */
+static bool find_near(struct ctxp_buf *path, const char *daemon) {
+  static const char *const near[] = {".", "../programs", "../libexec/ctxpipe"};
+  char self[PATH_MAX];
+  ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+  if (n <= 0) return false;
+  self[n] = 0;
+  char *slash = strrchr(self, '/');
+  if (slash) *slash = 0;
+  for (size_t i = 0; i < sizeof(near) / sizeof(*near); i++) {
+    ctxp_auto_buf folder = {0};
+    ctxp_buf_printf(&folder, "%s/%s", self, near[i]);
+    if (try_program(path, ctxp_buf_cstr(&folder), daemon)) return true;
+  }
+  return false;
+}
+
 int ctxp_spawn_find(const char *daemon, struct ctxp_buf *ret_path, struct ctxp_error *err) {
   const char *libexec = getenv("CTXPIPE_LIBEXEC");
-  char self[PATH_MAX];
   if (libexec && *libexec) {
     if (try_program(ret_path, libexec, daemon)) return 0;
     return ctxp_error_set(
         err, -ENOENT, "the program '%s' is not in '%s'; unset CTXPIPE_LIBEXEC or point it at ctxpipe's daemons", daemon, libexec);
   }
-  ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
-  if (n > 0) {
-    self[n] = 0;
-    char *slash = strrchr(self, '/');
-    if (slash) *slash = 0;
-    if (try_program(ret_path, self, daemon)) return 0;
-    ctxp_auto_buf folder = {0};
-    ctxp_buf_printf(&folder, "%s/../programs", self); /* the build's own layout */
-    if (try_program(ret_path, ctxp_buf_cstr(&folder), daemon)) return 0;
-  }
-  if (try_program(ret_path, CTXP_LIBEXEC, daemon)) return 0;
+  if (find_near(ret_path, daemon) || try_program(ret_path, CTXP_LIBEXEC, daemon)) return 0;
   return ctxp_error_set(err, -ENOENT, "the program '%s' was not found beside ctxpipe nor in '%s'; install ctxpipe, or set CTXPIPE_LIBEXEC",
       daemon, CTXP_LIBEXEC);
 }

@@ -6,7 +6,8 @@
 
 #define CTXP_NODE_LOG_BYTES (4u << 20) /* of a node's log before it becomes NODE.log.1, of which there is one */
 
-/* $CTXPIPE_LIBEXEC, else beside the executable in a build folder, else where it was installed. -ENOENT with a sentence. */
+/* $CTXPIPE_LIBEXEC, else near the executable (a build folder, an installation that was moved), else where it was installed. -ENOENT with a
+ * sentence. */
 int ctxp_spawn_find(const char *daemon, struct ctxp_buf *ret_path, struct ctxp_error *err) __attribute__((warn_unused_result));
 
 /* Opens DIR/NODE.log for appending, after rotating one that is full. */

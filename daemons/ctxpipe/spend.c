@@ -3,13 +3,24 @@
 #include "base/str.h"
 #include "codec/json.h"
 #include "codec/msgpack.h"
+#include "ctxpipe/csv.h"
 
 #define ROWS_SHOWN 20
 
 int ctxp_spend_choose(const struct ctxp_args *args, struct ctxp_spend_choice *ret_choice, struct ctxp_error *err) {
-  struct ctxp_spend_choice choice = {
-      .session = ctxp_args_get(args, "session"), .json = ctxp_args_has(args, "json"), .limited = ctxp_args_has(args, "top")};
-  int r = ctxp_args_choice(args, "by", ctxp_grain_names, -1, &choice.bill.grain, err);
+  struct ctxp_spend_choice choice = {.session = ctxp_args_get(args, "session"),
+      .json = ctxp_args_has(args, "json"),
+      .csv = ctxp_args_has(args, "csv"),
+      .limited = ctxp_args_has(args, "top")};
+  int sort = CTXP_SORT_COST, r = ctxp_args_choice(args, "by", ctxp_grain_names, -1, &choice.bill.grain, err);
+  if (r == 0) r = ctxp_args_choice(args, "sort", ctxp_bill_sort_names, CTXP_SORT_COST, &sort, err);
+  choice.bill.sort = (enum ctxp_bill_sort)sort;
+  const char *clash = choice.json && choice.csv ? "csv" : choice.json && ctxp_args_has(args, "sort") ? "sort" :
+      choice.csv && choice.limited                                                                   ? "top" :
+                                                                                                       NULL;
+  if (r == 0 && clash)
+    r = ctxp_error_set(
+        err, -EINVAL, "%s: '--%s' does not go with '--%s'; leave one out", args->command->name, clash, choice.json ? "json" : "csv");
   if (r == 0) r = ctxp_args_number(args, "top", 1, 10000000, ROWS_SHOWN, &choice.bill.top, err);
   *ret_choice = choice;
   return r;
@@ -53,9 +64,10 @@ int ctxp_spend_show(
   static const struct ctxp_buf none = {0};
   struct ctxp_style style = ctxp_style_of(stdout);
   ctxp_auto_buf out = {0};
-  int r = choice->json ?
-      put_json(reply, passed_over ? passed_over : &none, &out) :
-      ctxp_bill_print(reply, passed_over ? ctxp_buf_raw(passed_over) : (struct ctxp_raw){0}, &choice->bill, &style, &out);
+  struct ctxp_raw passed = passed_over ? ctxp_buf_raw(passed_over) : (struct ctxp_raw){0};
+  int r = choice->json ? put_json(reply, passed_over ? passed_over : &none, &out) :
+      choice->csv      ? ctxp_csv_print(reply, &choice->bill, &out) :
+                         ctxp_bill_print(reply, passed, &choice->bill, &style, &out);
   if (r < 0) return ctxp_error_set(err, r, "the fold's answer could not be read; its version and this one's differ");
   fwrite(out.ptr, 1, out.len, stdout);
   return 0;

@@ -4,21 +4,25 @@
 #include "ctxpipe/command.h"
 
 #define CTXP_SPEND_FLAGS \
-  {.name = "by", .value = "GRAIN", .help = "only the rows by band, view, tool or message"}, \
+  {.name = "by", \
+      .value = "GRAIN", \
+      .help = "only the table by band, view, tool or message (--json stays complete; message adds those rows)"}, \
       {.name = "top", .letter = 'n', .value = "N", .help = "rows of each table (default 20); with --json: only so many, else all"}, \
       {.name = "session", .value = "ID", .help = "only this session"}, \
-  { .name = "json", .help = "print one JSON object, complete" }
+      {.name = "sort", .value = "BY", .help = "order of the tables: cost (default), billed, own, turns or name"}, \
+      {.name = "csv", .help = "print the rows of --by (default view) as CSV, complete"}, { \
+    .name = "json", .help = "print one JSON object, complete" \
+  }
 
 /* how the tables are to be read, for the help of each command that prints them */
 #define CTXP_SPEND_READ \
-  "'share' is a row's part of all billed tokens, not of the cost. Tables and their bars are ordered by billed tokens; the rows of " \
-  "--json\n" \
-  "by cost where they have a price, then by billed tokens."
+  "'share' is a row's part of all billed tokens, not of the cost. Rows are ordered by cost where they have a price, then by billed " \
+  "tokens."
 
 struct ctxp_spend_choice {
   const char *session, *agent; /* NULL: all */
   struct ctxp_bill_options bill;
-  bool json, limited; /* limited: --top was given */
+  bool json, csv, limited; /* limited: --top was given */
 };
 int ctxp_spend_choose(const struct ctxp_args *args, struct ctxp_spend_choice *ret_choice, struct ctxp_error *err)
     __attribute__((warn_unused_result));

@@ -1,5 +1,6 @@
 /* The supervisor of a pipeline: starts the daemons of a topology, all at once (each waits for what it reads from by itself), starts again
- * what died, and drains them. One thread, one loop over signals and the daemons' ready pipes. It opens neither ZeroMQ nor LMDB: it forks. */
+ * what died, and drains them. One thread, one loop over signals and the daemons' ready pipes. It opens neither ZeroMQ nor LMDB: it forks.
+ */
 #pragma once
 #include "ctxpipe/spawn.h"
 

@@ -6,6 +6,7 @@
 #include "ctxpipe/table.h"
 
 #define BAR_COLUMNS 20
+#define BAR_MIN 4 /* a bar below this says nothing: it goes */
 #define TEXT_MIN 12 /* a text column is not cut below this */
 
 struct cell {
@@ -49,6 +50,29 @@ static struct cell cell_at(const struct ctxp_table *table, size_t index) {
 
 static size_t cell_count(const struct ctxp_table *table) { return table->cells.len / sizeof(struct cell); }
 
+static unsigned find_bar(const struct ctxp_table *table) {
+  unsigned c = 0;
+  while (c < table->column_count && table->columns[c].kind != CTXP_COLUMN_BAR) c++;
+  return c;
+}
+
+/* what is too much: first the bar, then of the widest text */
+static void shrink(const struct ctxp_table *table, unsigned too_much, unsigned widths[CTXP_COLUMNS_MAX]) {
+  unsigned bar = find_bar(table);
+  if (bar < table->column_count) {
+    unsigned give = widths[bar] - BAR_MIN < too_much ? widths[bar] + 2 : too_much; /* with the blanks before it */
+    widths[bar] = give > widths[bar] ? 0 : widths[bar] - give;
+    too_much -= give < too_much ? give : too_much;
+  }
+  for (; too_much; too_much--) {
+    unsigned widest = CTXP_COLUMNS_MAX;
+    for (unsigned c = 0; c < table->column_count; c++)
+      if (table->columns[c].kind == CTXP_COLUMN_TEXT && (widest == CTXP_COLUMNS_MAX || widths[c] > widths[widest])) widest = c;
+    if (widest == CTXP_COLUMNS_MAX || widths[widest] <= TEXT_MIN) return;
+    widths[widest]--;
+  }
+}
+
 static void measure(const struct ctxp_table *table, const struct ctxp_style *style, unsigned widths[CTXP_COLUMNS_MAX]) {
   unsigned total = 0;
   for (unsigned c = 0; c < table->column_count; c++)
@@ -59,14 +83,7 @@ static void measure(const struct ctxp_table *table, const struct ctxp_style *sty
     if (width > widths[c]) widths[c] = width;
   }
   for (unsigned c = 0; c < table->column_count; c++) total += widths[c] + (c ? 2 : 0);
-  while (style->columns && total > style->columns) { /* take from the widest text */
-    unsigned widest = CTXP_COLUMNS_MAX;
-    for (unsigned c = 0; c < table->column_count; c++)
-      if (table->columns[c].kind == CTXP_COLUMN_TEXT && (widest == CTXP_COLUMNS_MAX || widths[c] > widths[widest])) widest = c;
-    if (widest == CTXP_COLUMNS_MAX || widths[widest] <= TEXT_MIN) break;
-    widths[widest]--;
-    total--;
-  }
+  if (style->columns && total > style->columns) shrink(table, total - style->columns, widths);
 }
 
 /* the longest piece from the front (or the back) that is at most `width` wide */
@@ -109,10 +126,11 @@ static void put_text(struct ctxp_buf *out, const struct ctxp_style *style, struc
   if (!right) pad(out, width - have);
 }
 
-static void put_bar(struct ctxp_buf *out, const struct ctxp_style *style, uint64_t part, uint64_t whole) {
+static void put_bar(struct ctxp_buf *out, const struct ctxp_style *style, const struct cell *cell, unsigned width) {
   static const char *const eighths[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
-  unsigned used = 0, steps = whole ? (unsigned)((double)part / (double)whole * BAR_COLUMNS * 8 + 0.5) : 0;
-  if (steps > BAR_COLUMNS * 8) steps = BAR_COLUMNS * 8;
+  unsigned used = 0, steps = cell->whole ? (unsigned)((double)cell->part / (double)cell->whole * width * 8 + 0.5) : 0;
+  if (steps > width * 8) steps = width * 8;
+  if (!width) return;
   if (!style->utf8) steps = (steps + 4) / 8 * 8;
   if (style->colour) ctxp_buf_str(out, "\x1b[36m");
   for (; used < steps / 8; used++) ctxp_buf_str(out, style->utf8 ? "█" : "#");
@@ -121,7 +139,7 @@ static void put_bar(struct ctxp_buf *out, const struct ctxp_style *style, uint64
     used++;
   }
   if (style->colour) ctxp_buf_str(out, "\x1b[0m");
-  pad(out, BAR_COLUMNS - used);
+  pad(out, width - used);
 }
 
 /* cuts the blanks at the end of a line, and ends it */
@@ -153,7 +171,7 @@ int ctxp_table_print(const struct ctxp_table *table, const struct ctxp_style *st
       struct cell cell = cell_at(table, i + c);
       if (c) pad(out, 2);
       if (table->columns[c].kind == CTXP_COLUMN_BAR)
-        put_bar(out, style, cell.part, cell.whole);
+        put_bar(out, style, &cell, widths[c]);
       else
         put_text(out, style, text_of(table, &cell), widths[c], table->columns[c].kind == CTXP_COLUMN_NUMBER);
     }

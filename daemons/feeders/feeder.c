@@ -21,8 +21,10 @@ struct uplink {
 
 static void refused(void *data, uint64_t seq, struct ctxp_str kind, struct ctxp_str field, struct ctxp_str reason) {
   struct uplink *up = data;
-  (void)seq, (void)kind, (void)field, (void)reason; /* the collector logs them by name */
-  up->result->refused++;
+  (void)seq;
+  if (up->result->refused++) return;
+  ctxp_error_write(&up->result->refusal, "%.*s: %.*s%s%.*s", (int)kind.len, kind.ptr, (int)field.len, field.ptr, field.len ? " " : "",
+      (int)reason.len, reason.ptr);
 }
 
 static bool stopped(const struct uplink *up) { return up->options->stop && *up->options->stop; }
@@ -45,6 +47,15 @@ static int flush(struct uplink *up, struct ctxp_client *client, struct ctxp_erro
     before = counts.position;
   }
   return silent(up, err);
+}
+
+/* all but the newest, which is still sending */
+static int settle(void *data, struct ctxp_error *err) {
+  struct uplink *up = data;
+  int r = 0;
+  for (unsigned i = 0; r == 0 && i < OPEN_CLIENTS; i++)
+    if (up->clients[i] && i != up->at) r = flush(up, up->clients[i], err);
+  return r;
 }
 
 /* The same transcript may stand in a tree twice. A key is one client's: the one before it with this key ends first. */
@@ -106,12 +117,15 @@ static int close_key(void *data, struct ctxp_error *err) {
 
 int ctxp_import_run(const struct ctxp_import_options *options, struct ctxp_import_result *ret_result, struct ctxp_error *err) {
   struct uplink up = {.options = options, .result = ret_result};
-  const struct ctxp_import_sink sink = {.open = open_key, .send = send_event, .close = close_key, .data = &up};
+  const struct ctxp_import_sink sink = {.open = open_key, .send = send_event, .close = close_key, .settle = settle, .data = &up};
   int r = ctxp_import_files(options, &sink, ret_result, err);
   for (unsigned i = 1; r == 0 && i <= OPEN_CLIENTS; i++) {
     struct ctxp_client *client = up.clients[(up.at + i) % OPEN_CLIENTS];
     if (client) r = flush(&up, client, err);
   }
   for (unsigned i = 0; i < OPEN_CLIENTS; i++) up.clients[i] = ctxp_client_free(up.clients[i]);
+  if (r == -ESTALE)
+    return ctxp_error_set(
+        err, r, "another import or watch reads the same sessions now; run it again when that has ended: nothing counts twice");
   return r;
 }

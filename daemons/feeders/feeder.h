@@ -22,6 +22,8 @@ struct ctxp_import_options { /* borrowed for the call */
   const char *format; /* NULL: by content; else a format's name */
   void (*progress)(void *data, const struct ctxp_import_progress *progress); /* about ten times a second and at the end; may be NULL */
   void *data;
+  uint64_t live_s; /* a file that was written to within so many seconds is still being written: its session is not ended, and its last line
+                      may not be whole yet; 0: none is */
   volatile const int *stop; /* set by a signal handler: end early with -EINTR; may be NULL */
 };
 struct ctxp_import_result {
@@ -29,11 +31,13 @@ struct ctxp_import_result {
   struct ctxp_buf passed_over; /* MessagePack array of {file, kind, count} */
   struct ctxp_buf faults; /* sentences, one a line: files that could not be read, in whole or in part */
   unsigned fault_count;
+  struct ctxp_error refusal; /* the first of what was refused: kind, field, reason */
   struct ctxp_buf remarks; /* sentences, one a line, about files that were read in whole: of which another version was read before */
 };
 /* Is there a format of that name? -EINVAL with a sentence that lists them. */
 int ctxp_import_check_format(const char *name, struct ctxp_error *err) __attribute__((warn_unused_result));
-/* 0: all files were read and everything is acknowledged, though some may have faults; <0 with a sentence: it could not go on.
+/* 0: all files were read and everything is acknowledged, though some may have faults; <0 with a sentence: it could not go on
+ * (-ETIMEDOUT: the collector is away; -ESTALE: another importer has taken over one of the files).
  * What was good in a faulty file has been sent. */
 int ctxp_import_run(const struct ctxp_import_options *options, struct ctxp_import_result *ret_result, struct ctxp_error *err)
     __attribute__((warn_unused_result));

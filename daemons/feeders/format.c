@@ -69,7 +69,7 @@ int ctxp_transcript_open(struct ctxp_transcript *t, const struct ctxp_format *fo
   t->lines->number = 1;
   if (r == 0 && t->format) r = t->format->index(t, err);
   if (r == -EBADMSG || r == -EFBIG) return r; /* said by the format */
-  if (r < 0 && r != -ENOMEM) return ctxp_error_set(err, r, "%s: cannot be read: error %d", t->path, -r);
+  if (r < 0 && r != -ENOMEM) return ctxp_error_set(err, r, "%s: cannot be read: %s", t->path, strerror(-r));
   return r < 0 ? ctxp_error_set(err, r, "%s: out of memory while reading it", t->path) : 0;
 }
 
@@ -110,6 +110,7 @@ int ctxp_transcript_line(struct ctxp_transcript *t, struct ctxp_line *line) {
       return r < 0 ? r : 1;
     }
     if (r == 0) ctxp_error_set(&why, 0, "the line is no JSON object");
+    if (line->torn && t->live) continue;
     note_bad(t, line, &why);
     ctxp_places_pass(&t->places, line->text);
   }

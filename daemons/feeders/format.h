@@ -20,6 +20,7 @@ struct ctxp_feed {
   uint64_t seq; /* place of the next event */
   uint64_t line_end; /* the first place of the next line */
   uint64_t events; /* that were sent */
+  bool live; /* the sessions of the file go on */
   struct ctxp_str agent, session, thread; /* of the next event */
   uint64_t ts_ms;
 };
@@ -36,6 +37,7 @@ struct ctxp_transcript { /* one file being read */
   struct ctxp_places places; /* of its lines */
   uint64_t line_count;
   bool document; /* the file is one JSON text, not lines */
+  bool live; /* it is still being written */
   void (*tick)(void *data, uint64_t bytes); /* progress of index(); may be NULL */
   void *tick_data;
   /* The calls that spawned sub-agents, known from other files of the session; empty: not known. */

@@ -20,7 +20,7 @@ struct reader {
   uint32_t agent_count, agent_cap;
   struct ctxp_slots agent_of, pool; /* by name of the agent: + 1; by name of "agent id": message + 1 */
   struct ctxp_slots bare; /* prompts that only a `usage` told of */
-  bool prompts; /* the stream has some */
+  bool windows; /* the stream tells what the requests held */
 };
 
 static uint32_t name_of(struct reader *r, uint32_t object, const char *key) {
@@ -86,6 +86,7 @@ static void read_definition(struct reader *r, const struct agent *agent) {
   unsigned is = 1;
   for (unsigned i = 0; i < 4; i++)
     if (ctxp_json_is(r->json, role, roles[i].role)) is = i;
+  r->windows = true;
   if (!id) return;
   uint32_t number = message_of(r, agent, id, true, roles[is].is, roles[is].band);
   if (r->s->failed) return;
@@ -138,7 +139,7 @@ static void read_prompt(struct reader *r, struct agent *agent) {
   }
   ctxp_request_cut(&agent->window, place);
   read_tokens(r, agent, ctxp_story_prompt(r->s, &agent->window, place, agent->name));
-  r->prompts = true;
+  r->windows = true;
 }
 
 static void read_usage(struct reader *r, struct agent *agent) {
@@ -169,7 +170,7 @@ static void read_line(struct reader *r, const struct ctxp_line *line) {
   }
 }
 
-/* where there are prompts, what the usages tell is told by them */
+/* where windows are told, prompts tell what the usages do; definitions come first, so that a growing file never says otherwise */
 static void drop_bare(struct ctxp_story *s, const struct ctxp_slots *bare) {
   uint32_t kept = 0;
   for (uint32_t i = 0; i < s->step_count; i++)
@@ -184,7 +185,7 @@ static int gg_index(struct ctxp_transcript *t, struct ctxp_error *err) {
   (void)err;
   while (r.s && !r.s->failed && !t->json->failed && (got = ctxp_transcript_line(t, &line)) > 0) read_line(&r, &line);
   if (r.s && (r.s->failed || t->json->failed)) got = -ENOMEM;
-  if (got == 0 && r.prompts) drop_bare(r.s, &r.bare);
+  if (got == 0 && r.windows) drop_bare(r.s, &r.bare);
   if (got == 0) got = ctxp_story_finish(t);
   for (uint32_t i = 0; i < r.agent_count; i++) ctxp_request_deinit(&r.agents[i].window);
   free(r.agents);

@@ -26,6 +26,9 @@ struct run {
   struct ctxp_texts sessions;
   struct ctxp_texts spawned; /* sub-agents, and the calls that spawned them */
   struct ctxp_slots spawned_by;
+  struct ctxp_texts calls; /* hashes of their ids */
+  struct ctxp_slots told_by; /* the file that told of a call first */
+  uint32_t file, settled; /* number of the one at hand; those up to `settled` have arrived */
 };
 
 static bool stopped(const struct run *run) { return run->options->stop && *run->options->stop; }
@@ -44,10 +47,27 @@ static void index_tick(void *data, uint64_t bytes) {
   tell(run, false);
 }
 
+/* Files are on their way side by side; those that tell of the same call one after the other. */
+static int in_order(struct run *run, const struct ctxp_event *event, struct ctxp_error *err) {
+  struct ctxp_str id = event->kind == CTXP_KIND_prompt ? event->prompt.callId :
+      event->kind == CTXP_KIND_tool_result             ? event->tool_result.toolCallId :
+                                                         (struct ctxp_str){"", 0};
+  if (!id.len) return 0;
+  uint64_t hash = ctxp_hash64(id.ptr, id.len, event->kind);
+  uint32_t name = ctxp_texts_add(&run->calls, (struct ctxp_str){(const char *)&hash, sizeof(hash)});
+  if (name == CTXP_NO_NAME) return ctxp_error_set(err, -ENOMEM, "out of memory");
+  uint32_t file = ctxp_slots_get(&run->told_by, name);
+  if (!file) return ctxp_slots_set(&run->told_by, name, run->file) < 0 ? ctxp_error_set(err, -ENOMEM, "out of memory") : 0;
+  if (file == run->file || file <= run->settled || !run->sink->settle) return 0;
+  run->settled = run->file - 1;
+  return run->sink->settle(run->sink->data, err);
+}
+
 static int send_event(void *data, const struct ctxp_event *event, uint64_t seq, struct ctxp_error *err) {
   struct run *run = data;
   if (stopped(run)) return ctxp_error_set(err, -EINTR, "the import was stopped");
-  int r = run->sink->send(run->sink->data, event, seq, err);
+  int r = in_order(run, event, err);
+  if (r == 0) r = run->sink->send(run->sink->data, event, seq, err);
   if (r < 0) return r;
   run->progress.events++;
   if (run->progress.events % 64 == 0) {
@@ -108,7 +128,7 @@ static int open_version(struct run *run, struct ctxp_transcript *t, struct ctxp_
 }
 
 static int send_file(struct run *run, struct ctxp_transcript *t, struct ctxp_error *err) {
-  struct ctxp_feed feed = {.send = send_event, .data = run, .places = &t->places};
+  struct ctxp_feed feed = {.send = send_event, .data = run, .places = &t->places, .live = t->live};
   feed.agent = ctxp_str(run->options->agent ? run->options->agent : t->format->name);
   int r = open_version(run, t, &feed, err);
   if (r > 0) {
@@ -151,6 +171,11 @@ static bool is_database(struct ctxp_lines *lines) {
   return lines->size >= 16 && ctxp_lines_read(lines, 0, 15, &head) > 0 && ctxp_str_is(head, "SQLite format 3");
 }
 
+static bool is_live(const struct run *run) {
+  uint64_t now = ctxp_clock_utc_ms(), age = now > run->lines.modified_ms ? now - run->lines.modified_ms : 0;
+  return run->lines.fd >= 0 && age < run->options->live_s * 1000;
+}
+
 /* a file that cannot be read is told and passed over; <0: nothing more can be sent */
 static int read_file(struct run *run, const struct ctxp_file *file, struct ctxp_error *err) {
   ctxp_cleanup(ctxp_transcript_close) struct ctxp_transcript t = {0};
@@ -158,6 +183,8 @@ static int read_file(struct run *run, const struct ctxp_file *file, struct ctxp_
   ctxp_notes_file(&run->notes, file->path);
   int r = ctxp_lines_open(&run->lines, file->path, &why);
   init_transcript(run, &t, file->path, &run->lines);
+  t.live = is_live(run);
+  if (r == 0 && t.live && run->lines.size == 0) return 0;
   if (r == 0) r = ctxp_transcript_open(&t, run->format, &why);
   if (r == -ENOMEM) return ctxp_error_set(err, r, "%s", why.text);
   if (r < 0) {
@@ -166,6 +193,7 @@ static int read_file(struct run *run, const struct ctxp_file *file, struct ctxp_
   }
   run->result->lines += t.line_count;
   if (!t.format) {
+    if (t.live) return 0; /* it may not be whole */
     if (run->lines.size == 0)
       ctxp_notes_fault(&run->notes, "%s: is empty", file->path);
     else if (file->named && is_database(&run->lines))
@@ -188,6 +216,7 @@ static int read_files(struct run *run, const struct ctxp_files *files, struct ct
   for (uint32_t i = 0; r == 0 && i < files->count; i++) {
     if (stopped(run)) return ctxp_error_set(err, -EINTR, "the import was stopped");
     run->half = 0;
+    run->file = i + 1;
     r = read_file(run, &files->items[i], err);
     ctxp_notes_file_end(&run->notes);
     run->before += files->items[i].size;
@@ -204,6 +233,8 @@ static void deinit_run(struct run *run) {
   ctxp_texts_deinit(&run->sessions);
   ctxp_texts_deinit(&run->spawned);
   ctxp_slots_deinit(&run->spawned_by);
+  ctxp_texts_deinit(&run->calls);
+  ctxp_slots_deinit(&run->told_by);
 }
 
 int ctxp_import_check_format(const char *name, struct ctxp_error *err) {

@@ -9,6 +9,9 @@ struct ctxp_import_sink {
   int (*send)(void *data, const struct ctxp_event *event, uint64_t seq, struct ctxp_error *err);
   /* The file is done; what was sent need not have arrived yet. */
   int (*close)(void *data, struct ctxp_error *err);
+  /* Before an event of a call that another file has told of: what that file sent must have arrived, so that the same one bills it each
+   * time. NULL: it always has. */
+  int (*settle)(void *data, struct ctxp_error *err);
   void *data;
 };
 int ctxp_import_files(const struct ctxp_import_options *options, const struct ctxp_import_sink *sink, struct ctxp_import_result *ret_result,

@@ -24,6 +24,7 @@ int ctxp_lines_open(struct ctxp_lines *lines, const char *path, struct ctxp_erro
       .cap = lines->cap,
       .number = 1,
       .size = (uint64_t)st.st_size,
+      .modified_ms = (uint64_t)st.st_mtim.tv_sec * 1000 + (uint64_t)st.st_mtim.tv_nsec / 1000000,
       .buffer_bytes = BUFFER_BYTES,
       .line_bytes = LINE_BYTES};
   return 0;

@@ -12,6 +12,7 @@ struct ctxp_lines {
   uint64_t at; /* where the next line begins */
   uint64_t number; /* of the next line, from 1 */
   uint64_t size; /* of the file, when it was opened */
+  uint64_t modified_ms; /* the same; UTC */
   size_t buffer_bytes, line_bytes; /* limits: of the buffer (until a line is longer), of one line */
 };
 struct ctxp_line {

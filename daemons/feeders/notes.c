@@ -16,7 +16,7 @@ void ctxp_notes_file(struct ctxp_notes *notes, const char *file) {
   notes->bad_lines = 0;
 }
 
-static void add_sentence(struct ctxp_buf *out, const char *format, va_list args) {
+__attribute__((format(printf, 2, 0))) static void add_sentence(struct ctxp_buf *out, const char *format, va_list args) {
   char sentence[CTXP_ERROR_MAX];
   vsnprintf(sentence, sizeof(sentence), format, args);
   ctxp_buf_str(out, sentence);

@@ -104,7 +104,7 @@ static int send_result(struct emitter *e, struct ctxp_thread *thread, uint64_t b
   uint32_t at = ctxp_slots_get(&e->s->call_of, m->answers);
   struct ctxp_event ev = {.kind = CTXP_KIND_tool_result};
   struct ctxp_tool_result *result = &ev.tool_result;
-  struct ctxp_str source;
+  struct ctxp_str source = {0};
   if (base + SLOT_RESULT <= e->feed->position) return 0;
   ctxp_buf_reset(&e->input);
   int r = at ? read_input(e, &e->s->calls[at - 1]) : 0;

@@ -69,7 +69,7 @@ int ctxp_threads_close(struct ctxp_threads *threads, uint64_t offset, uint64_t b
   uint64_t base = offset + 1, position = threads->feed->position;
   unsigned slot = used;
   int r = 0;
-  if (threads->count == 0 || used + CLOSING > bytes) return 0;
+  if (threads->count == 0 || used + CLOSING > bytes || (threads->feed->live && !again)) return 0;
   for (uint32_t i = 0; r == 0 && i < threads->count; i++) {
     if (i == threads->last) continue;
     bool room = slot + 2 * CLOSING <= bytes && !(again && base + slot > position);

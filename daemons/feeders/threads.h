@@ -43,7 +43,8 @@ int ctxp_threads_end_turn(struct ctxp_threads *threads, struct ctxp_thread *thre
 /* skills: the section of skills that came with it; may be empty. */
 int ctxp_threads_start_agent(struct ctxp_threads *threads, struct ctxp_thread *thread, uint64_t base, struct ctxp_str skills)
     __attribute__((warn_unused_result));
-/* Closes all that is open, with numbers behind the `used` slots of the last line. Where a shorter version of the file ended
+/* Closes all that is open (unless the file is still being written), with numbers behind the `used` slots of the last line. Where a shorter
+ * version of the file ended
  * (`again`), only what was sent then. */
 int ctxp_threads_close(struct ctxp_threads *threads, uint64_t offset, uint64_t bytes, unsigned used, bool again)
     __attribute__((warn_unused_result));

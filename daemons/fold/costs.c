@@ -5,8 +5,14 @@ uint64_t ctxp_fold_usage_sum(const struct ctxp_usage *u) { return u->input + u->
 #define MAX_PART (CTXP_FOLD_MAX_COST / 4)
 #define ROUNDING 2 /* nano-dollars: four parts and their sum, each rounded by at most a half */
 
-/* why a reported cost is not one; NULL: it is */
-static const char *cost_fault(const struct ctxp_cost *c) {
+/* are there tokens of a class whose cost is not said? */
+static bool part_missing(const struct ctxp_usage *u, const struct ctxp_cost *c) {
+  return (u->input && !ctxp_has(c, cost, inputNano)) || (u->cacheRead && !ctxp_has(c, cost, cacheReadNano)) ||
+      ((u->cacheWrite5m || u->cacheWrite1h) && !ctxp_has(c, cost, cacheWriteNano)) || (u->output && !ctxp_has(c, cost, outputNano));
+}
+
+/* why a reported cost is not one; NULL: it is, or nothing is said by class */
+static const char *cost_fault(const struct ctxp_usage *usage, const struct ctxp_cost *c) {
   const int64_t parts[] = {c->inputNano, c->cacheReadNano, c->cacheWriteNano, c->outputNano};
   int64_t sum = 0;
   for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
@@ -15,6 +21,7 @@ static const char *cost_fault(const struct ctxp_cost *c) {
     sum += parts[i];
   }
   bool adds_up = c->totalNano >= sum - ROUNDING && c->totalNano <= sum + ROUNDING;
+  if (sum && part_missing(usage, c)) return "its cost says nothing of some of its tokens";
   return sum && ctxp_has(c, cost, totalNano) && !adds_up ? "cost.total is not the sum of its parts" : NULL;
 }
 
@@ -92,7 +99,7 @@ static void take_table(const struct ctxp_model_price *price, uint64_t beside, st
 
 const char *ctxp_fold_price(const struct ctxp_prompt *p, const struct ctxp_prices *prices, struct ctxp_fold_request *q) {
   const struct ctxp_cost *c = &p->cost;
-  if (!ctxp_has(p, prompt, usage)) return NULL;
+  if (!ctxp_has(p, prompt, usage)) return ctxp_has(p, prompt, cost) ? "it has a cost and no usage" : NULL;
   q->flags |= CTXP_FOLD_REPORTED;
   q->tokens[CTXP_FOLD_UNCACHED] = p->usage.input;
   q->tokens[CTXP_FOLD_READ] = p->usage.cacheRead;
@@ -102,7 +109,7 @@ const char *ctxp_fold_price(const struct ctxp_prompt *p, const struct ctxp_price
   bool apart = p->usage.reasoningApart, reasons_more = !apart && p->usage.reasoning > q->output;
   q->reasoning = reasons_more ? q->output : p->usage.reasoning;
   const struct ctxp_model_price *price = prices ? ctxp_prices_find(prices, p->model) : NULL;
-  const char *fault = cost_fault(c);
+  const char *fault = cost_fault(&p->usage, c);
   if (!fault && (c->inputNano || c->cacheReadNano || c->cacheWriteNano || c->outputNano))
     take_reported(c, q);
   else if (price)

@@ -259,6 +259,7 @@ void ctxp_fold_ledger_turn(struct ctxp_fold_window *w, uint64_t turn, struct ctx
   struct ctxp_savings s = savings(c.saved, zero);
   *ret = (struct ctxp_turn){.turn = turn, .bash = s.bash, .amnesia = s.amnesia, .lazy = s.lazy, .write = s.write, .total = s.total};
   ret->cumulative = savings(w->session->saved, w->session->restored);
+  ret->cumulative.total += (uint64_t)w->session->restored_rest;
   ctxp_set(ret, turn, aux, c.aux);
   ctxp_set(ret, turn, net, c.net);
   ctxp_set(ret, turn, carried, c.carried);
@@ -304,15 +305,14 @@ static bool figure(struct ctxp_raw map, const char *key, bool needed, uint64_t *
 }
 
 /* the five sums; an older snapshot has no `write` */
-static bool figures(struct ctxp_raw map, uint64_t *saved) {
-  uint64_t total;
+static bool figures(struct ctxp_raw map, uint64_t *saved, uint64_t *total) {
   if (ctxp_raw_type(map) != CTXP_PACK_MAP) return false;
   return figure(map, "bash", true, &saved[CTXP_FOLD_BASH]) && figure(map, "amnesia", true, &saved[CTXP_FOLD_AMNESIA]) &&
       figure(map, "lazy", true, &saved[CTXP_FOLD_LAZY]) && figure(map, "write", false, &saved[CTXP_FOLD_WRITE]) &&
-      figure(map, "total", true, &total) && saved[0] + saved[1] + saved[2] + saved[3] == total;
+      figure(map, "total", true, total);
 }
 
-static void pack_figures(struct ctxp_buf *out, const uint64_t *saved) {
+static void pack_figures(struct ctxp_buf *out, const uint64_t *saved, uint64_t total) {
   ctxp_pack_cstr(out, "bash");
   ctxp_pack_u64(out, saved[CTXP_FOLD_BASH]);
   ctxp_pack_cstr(out, "amnesia");
@@ -322,7 +322,7 @@ static void pack_figures(struct ctxp_buf *out, const uint64_t *saved) {
   ctxp_pack_cstr(out, "write");
   ctxp_pack_u64(out, saved[CTXP_FOLD_WRITE]);
   ctxp_pack_cstr(out, "total");
-  ctxp_pack_u64(out, saved[0] + saved[1] + saved[2] + saved[3]);
+  ctxp_pack_u64(out, total);
 }
 
 /* 0, or 1: a turn does not fit */
@@ -330,16 +330,16 @@ static int pack_turns(struct ctxp_raw turns, struct ctxp_buf *out) {
   struct ctxp_cursor it = ctxp_cursor(turns);
   struct ctxp_raw one;
   uint32_t left, packed = 0;
-  uint64_t saved[CTXP_FOLD_MECHANISMS], turn;
+  uint64_t saved[CTXP_FOLD_MECHANISMS], turn, total;
   if (ctxp_array_open(&it, &left) < 0) return 1;
   size_t mark = ctxp_pack_array_open(out);
   while (left && ctxp_array_next(&it, &left, &one) > 0) {
-    if (!figures(one, saved) || !figure(one, "turn", true, &turn)) return 1;
+    if (!figures(one, saved, &total) || !figure(one, "turn", true, &turn)) return 1;
     if (left >= RESTORED_TURNS) continue;
     ctxp_pack_map(out, 6);
     ctxp_pack_cstr(out, "turn");
     ctxp_pack_u64(out, turn);
-    pack_figures(out, saved);
+    pack_figures(out, saved, total);
     packed++;
   }
   ctxp_pack_close(out, mark, packed);
@@ -347,23 +347,24 @@ static int pack_turns(struct ctxp_raw turns, struct ctxp_buf *out) {
 }
 
 int ctxp_fold_ledger_restore(struct ctxp_fold_session *s, struct ctxp_raw restore, struct ctxp_buf *out, const char **ret_fault) {
-  uint64_t saved[CTXP_FOLD_MECHANISMS];
+  uint64_t saved[CTXP_FOLD_MECHANISMS], total;
   *ret_fault = NULL;
   if (ctxp_raw_type(restore) != CTXP_PACK_MAP)
     *ret_fault = "it must be a map of cumulative and turns";
-  else if (!figures(ctxp_map_get(restore, "cumulative"), saved))
-    *ret_fault = "cumulative must have bash, amnesia, lazy, write and total as whole numbers, total their sum";
+  else if (!figures(ctxp_map_get(restore, "cumulative"), saved, &total))
+    *ret_fault = "cumulative must have bash, amnesia, lazy, write and total as whole numbers";
   if (*ret_fault) return 1;
   ctxp_pack_map(out, 2);
   ctxp_pack_cstr(out, "cumulative");
   ctxp_pack_map(out, 5);
-  pack_figures(out, saved);
+  pack_figures(out, saved, total);
   ctxp_pack_cstr(out, "turns");
   if (pack_turns(ctxp_map_get(restore, "turns"), out) > 0) {
-    *ret_fault = "turns must be a list of turns, each with turn, bash, amnesia, lazy, write and total as whole numbers, total their sum";
+    *ret_fault = "turns must be a list of turns, each with turn, bash, amnesia, lazy, write and total as whole numbers";
     return 1;
   }
   memcpy(s->restored, saved, sizeof(saved));
+  s->restored_rest = (int64_t)total - (int64_t)(saved[0] + saved[1] + saved[2] + saved[3]);
   s->has_restored = s->changed = true;
   return ctxp_buf_error(out);
 }

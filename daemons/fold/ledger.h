@@ -23,6 +23,7 @@ struct ctxp_fold_session {
   struct ctxp_str agent, session, product, cwd; /* product, cwd: as the last start said */
   CTXP_FOLD_ARRAY(struct ctxp_hash128, windows); /* its threads', in order of appearance */
   uint64_t saved[CTXP_FOLD_MECHANISMS], restored[CTXP_FOLD_MECHANISMS];
+  int64_t restored_rest; /* what the restored total has beyond its parts: a snapshot's total is taken as it was given */
   uint64_t turns, aux, regret, carried, carried_cost_nano;
   struct ctxp_fold_closed_turn last; /* if turns > 0 */
   uint64_t potential[CTXP_FOLD_MECHANISMS], looked_at[CTXP_FOLD_MECHANISMS]; /* by the mechanisms' own figures */

@@ -65,6 +65,7 @@ void ctxp_fold_write_session(struct ctxp_buf *out, const struct ctxp_fold_sessio
   u64s(out, (const uint64_t[]){l->turn, l->aux, l->carried, l->carried_cost_nano, signed_bits(l->net), l->carried_priced}, 6);
   ctxp_pack_u64(out, s->windows.count);
   for (uint32_t i = 0; i < s->windows.count; i++) ctxp_fold_write_hash(out, s->windows.at[i]);
+  ctxp_pack_u64(out, signed_bits(s->restored_rest));
 }
 
 int ctxp_fold_read_session(struct ctxp_raw raw, struct ctxp_fold_session *s) {
@@ -91,6 +92,7 @@ int ctxp_fold_read_session(struct ctxp_raw raw, struct ctxp_fold_session *s) {
     if (!ctxp_fold_grow(&s->windows, sizeof(*s->windows.at))) return -ENOMEM;
     s->windows.at[s->windows.count++] = ctxp_fold_read_hash(&c, &bad);
   }
+  if (!bad && c.at < c.end) s->restored_rest = from_bits(ctxp_fold_read_u64(&c, &bad)); /* a record of before lacks it */
   return bad ? -EBADMSG : 0;
 }
 

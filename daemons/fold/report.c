@@ -161,7 +161,7 @@ static void pack_row(struct ctxp_buf *out, const struct ctxp_fold_rows *rows, un
   int band = grain == CTXP_FOLD_BY_MESSAGE ? r->message_band : r->band;
   struct ctxp_str band_name =
       band >= 0 && band < CTXP_BAND_COUNT ? ctxp_str(ctxp_band_name((enum ctxp_band)band)) : (struct ctxp_str){"", 0};
-  static const unsigned heads[] = {1, 3, 3, 6};
+  static const unsigned heads[] = {1, 3, 3, 7};
   ctxp_pack_map(out, heads[grain] + 9);
   if (grain == CTXP_FOLD_BY_VIEW)
     pair_str(out, "kind",
@@ -174,6 +174,7 @@ static void pack_row(struct ctxp_buf *out, const struct ctxp_fold_rows *rows, un
   if (grain == CTXP_FOLD_BY_VIEW || grain == CTXP_FOLD_BY_MESSAGE) pair_str(out, "band", band_name);
   if (grain == CTXP_FOLD_BY_MESSAGE) {
     pair_str(out, "tool", r->tool);
+    pair_str(out, "path", r->path);
     pair_str(out, "agent", at->agent);
     pair_str(out, "session", at->session);
     pair_str(out, "thread", at->thread);

@@ -53,6 +53,7 @@ static struct ctxp_fold_row *row_of(
   r->label = r->key = ctxp_fold_arena_str(&rows->arena, key->label, &rows->failed);
   if (!ctxp_str_eq(key->key, key->label)) r->key = ctxp_fold_arena_str(&rows->arena, key->key, &rows->failed);
   r->tool = ctxp_fold_arena_str(&rows->arena, key->tool, &rows->failed);
+  r->path = ctxp_fold_arena_str(&rows->arena, key->path, &rows->failed);
   if (rows->failed) return NULL;
   t->index.slots[at] = ++t->count;
   t->index.count++;
@@ -70,6 +71,12 @@ static struct ctxp_str tool_of(const struct ctxp_fold_window *w, const struct ct
                                                                             m->tool;
 }
 
+static struct ctxp_str label_of(const struct ctxp_fold_window *w, const struct ctxp_fold_message *m) {
+  const struct ctxp_fold_call *call = m->label.len ? NULL : call_of(w, m);
+  return m->label.len ? m->label : call ? call->path :
+                                          (struct ctxp_str){"", 0};
+}
+
 /* false: the band has no views */
 static bool view_of(
     const struct ctxp_fold_window *w, const struct ctxp_fold_message *m, uint8_t band, struct ctxp_fold_row *key, struct ctxp_buf *path) {
@@ -79,9 +86,7 @@ static bool view_of(
                                            CTXP_LABEL_docs;
   if (kind == CTXP_LABEL_docs && band != CTXP_BAND_docs_view) return false;
   if (m->label_kind != CTXP_LABEL_COUNT) kind = m->label_kind;
-  const struct ctxp_fold_call *call = m->label.len ? NULL : call_of(w, m);
-  struct ctxp_str label = m->label.len ? m->label : call ? call->path :
-                                                           (struct ctxp_str){"", 0};
+  struct ctxp_str label = label_of(w, m);
   *key = key_of(label, kind, band);
   if (band == CTXP_BAND_docs_view && m->label.len == 0) {
     key->hidden = true; /* documentation is a view only under its name */
@@ -198,6 +203,7 @@ static void add_message_row(struct ctxp_fold_rows *rows, const struct ctxp_fold_
   if (!r || !m->defined) return;
   r->message_band = item->band;
   if (!r->tool.len) r->tool = ctxp_fold_arena_str(&rows->arena, tool_of(w, m), &rows->failed);
+  if (!r->path.len) r->path = ctxp_fold_arena_str(&rows->arena, label_of(w, m), &rows->failed);
 }
 
 static void add_one(struct ctxp_fold_rows *rows, const struct ctxp_fold_window *w, const struct ctxp_fold_item *item, struct seen *seen,

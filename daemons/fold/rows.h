@@ -19,7 +19,7 @@ struct ctxp_fold_row {
   struct ctxp_str key; /* what tells rows apart: the label, of a file its normal path */
   struct ctxp_str label; /* id, band, label of the view, tool; `others`, `undefined`, `unattributed`. A file has many names: in a
                             window it is called as it was first, over windows by the shortest of these */
-  struct ctxp_str tool; /* of a message: what produced it */
+  struct ctxp_str tool, path; /* of a message: what produced it, and what it shows */
   uint32_t window; /* of a message: its number in `windows`, + 1 */
   int message_band; /* of a message: the band that it was in last */
   int kind; /* of a view */

@@ -161,9 +161,9 @@ struct stats {
   struct sums all;
 };
 
-/* five pairs */
-static void pack_savings(struct ctxp_buf *out, const uint64_t *saved, const uint64_t *more) {
-  uint64_t total = 0;
+/* five pairs; rest: of the total, beyond its parts */
+static void pack_savings(struct ctxp_buf *out, const uint64_t *saved, const uint64_t *more, int64_t rest) {
+  uint64_t total = (uint64_t)rest;
   for (size_t i = 0; i < CTXP_FOLD_MECHANISMS; i++) {
     uint64_t value = saved[shown[i].mechanism] + (more ? more[shown[i].mechanism] : 0);
     pair_u64(out, shown[i].name, value);
@@ -193,17 +193,17 @@ static void pack_last(struct ctxp_buf *out, const struct ctxp_fold_session *s) {
   }
   ctxp_pack_map(out, 10);
   pair_u64(out, "turn", l->turn);
-  pack_savings(out, l->saved, NULL);
+  pack_savings(out, l->saved, NULL, 0);
   pack_net(out, l->aux, l->net);
   pack_carried(out, l->carried, l->carried_cost_nano, l->carried_priced);
 }
 
 /* eight pairs */
-static void pack_sums(struct ctxp_buf *out, const struct sums *a, const uint64_t *restored) {
+static void pack_sums(struct ctxp_buf *out, const struct sums *a, const uint64_t *restored, int64_t rest) {
   uint64_t total = a->saved[0] + a->saved[1] + a->saved[2] + a->saved[3];
   ctxp_pack_cstr(out, "cumulative");
   ctxp_pack_map(out, 5);
-  pack_savings(out, a->saved, restored);
+  pack_savings(out, a->saved, restored, rest);
   pair_u64(out, "turns", a->turns);
   pack_net(out, a->aux, (int64_t)(total - a->aux - a->regret));
   pair_u64(out, "regret", a->regret);
@@ -252,10 +252,10 @@ static int visit(void *data, struct ctxp_stage *stage, struct ctxp_fold_session 
   if (s->has_restored) {
     ctxp_pack_cstr(&st->sessions, "restored");
     ctxp_pack_map(&st->sessions, 5);
-    pack_savings(&st->sessions, s->restored, NULL);
+    pack_savings(&st->sessions, s->restored, NULL, s->restored_rest);
   }
   pack_last(&st->sessions, s);
-  pack_sums(&st->sessions, &one, s->restored);
+  pack_sums(&st->sessions, &one, s->restored, s->restored_rest);
   add_sums(&st->all, &one);
   st->count++;
   return ctxp_buf_error(&st->sessions);
@@ -272,7 +272,7 @@ int ctxp_fold_stats(struct ctxp_stage *stage, const struct ctxp_fold_filter *fil
   ctxp_pack_cstr(reply, "all");
   ctxp_pack_map(reply, 1 + 8);
   pair_u64(reply, "sessions", st.count);
-  pack_sums(reply, &st.all, NULL);
+  pack_sums(reply, &st.all, NULL, 0);
   ctxp_buf_deinit(&st.sessions);
   if (r == 0) r = ctxp_buf_error(reply);
   return r < 0 ? ctxp_error_set(err, r, "the savings could not be put together: %s",

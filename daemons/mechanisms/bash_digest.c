@@ -44,7 +44,7 @@ struct claim {
 };
 struct window {
   struct ctxp_window base;
-  struct claim claims[CLAIMS_MAX]; /* in the order of asks */
+  struct claim claims[CLAIMS_MAX]; /* in the order of asks; the session's end keeps them: what became of an answer may be told later */
   unsigned count;
 };
 struct state {
@@ -338,10 +338,8 @@ static int event(struct ctxp_stage *stage, const struct ctxp_event *ev) {
     return r;
   }
   int r = ctxp_windows_find(&state->windows, stage, ev, &window);
-  if (r) return r < 0 ? r : 0;
-  if (ev->kind == CTXP_KIND_answer_missed) return missed(stage, window, &ev->answer_missed);
-  deinit(window); /* the session ended: nothing can be missed any more */
-  return 0;
+  return r == 0 ? missed(stage, window, &ev->answer_missed) : r < 0 ? r :
+                                                                      0;
 }
 
 static int open_stage(struct ctxp_stage *stage, struct ctxp_error *err) {
@@ -353,7 +351,7 @@ static int save(struct ctxp_stage *stage) { return ctxp_windows_save(&((struct s
 static void close_stage(struct ctxp_stage *stage) { ctxp_windows_deinit(&((struct state *)ctxp_stage_state(stage))->windows); }
 
 static const struct ctxp_consume consumes[] = {
-    {CTXP_KIND_tool_result, 1u << CTXP_TOOL_SHELL}, {CTXP_KIND_answer_missed, 0}, {CTXP_KIND_session_end, 0}, {CTXP_KIND_NONE, 0}};
+    {CTXP_KIND_tool_result, 1u << CTXP_TOOL_SHELL}, {CTXP_KIND_answer_missed, 0}, {CTXP_KIND_NONE, 0}};
 static const enum ctxp_kind emits[] = {CTXP_KIND_bash, CTXP_KIND_bash_fallback, CTXP_KIND_aux, CTXP_KIND_regret, CTXP_KIND_NONE};
 static const char *const errors_choices[] = {"keep", "digest", NULL};
 static int check(const void *whole, struct ctxp_error *err) { return ctxp_engine_check(&((const struct options *)whole)->engine, err); }

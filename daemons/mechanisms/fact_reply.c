@@ -17,12 +17,13 @@ static struct ctxp_str behind_path(struct ctxp_str s, struct ctxp_str path) {
     size_t at = ctxp_str_find(s, ctxp_str(dashes[i]), 0);
     if (at < first) first = at, len = strlen(dashes[i]);
   }
-  return first == SIZE_MAX ? (struct ctxp_str){0} : from(s, first + len);
+  if (first == SIZE_MAX) return (struct ctxp_str){0};
+  return from(s, first + len);
 }
 
 /* without ", ~M lines" at its end */
 static struct ctxp_str without_count(struct ctxp_str s) {
-  size_t at = s.len;
+  size_t at;
   s = ctxp_js_trim(s);
   if (!ctxp_str_ends(s, " lines")) return s;
   for (at = s.len - 6; at && s.ptr[at - 1] >= '0' && s.ptr[at - 1] <= '9';) at--;

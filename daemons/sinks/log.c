@@ -77,16 +77,21 @@ static bool is_file(const struct state *st, const char *name, const struct place
   return fstatat(st->folder, name, &file, AT_SYMLINK_NOFOLLOW) == 0 && file.st_dev == at->dev && file.st_ino == at->ino;
 }
 
-/* The part that was current at the last save goes back to its name, and the parts after it, which will be written again, go. */
+/* The part that was current at the last save goes back to its name, and the parts after it, which will be written again, go: they first
+ * and the last of them before the others, so that an undo that was cut off is found again and goes on. */
 static int undo_rotations(const struct state *st) {
   ctxp_auto_buf part = {0};
   part_name(st, st->at.part + 1, &part);
   if (is_file(st, st->name, &st->at) || !is_file(st, ctxp_buf_cstr(&part), &st->at)) return 0;
-  if (renameat(st->folder, ctxp_buf_cstr(&part), st->folder, st->name) < 0) return -errno;
-  for (uint64_t later = st->at.part + 2;; later++) {
-    part_name(st, later, &part);
-    if (unlinkat(st->folder, ctxp_buf_cstr(&part), 0) < 0) return errno == ENOENT ? 0 : -errno;
+  uint64_t last = st->at.part + 1;
+  do part_name(st, ++last, &part);
+  while (faccessat(st->folder, ctxp_buf_cstr(&part), F_OK, AT_SYMLINK_NOFOLLOW) == 0);
+  while (--last > st->at.part + 1) {
+    part_name(st, last, &part);
+    if (unlinkat(st->folder, ctxp_buf_cstr(&part), 0) < 0) return -errno;
   }
+  part_name(st, last, &part);
+  return renameat(st->folder, ctxp_buf_cstr(&part), st->folder, st->name) < 0 ? -errno : 0;
 }
 
 /* lines and bytes of whole lines in the file, and what follows the last newline cut off */
@@ -251,13 +256,20 @@ static int flush(struct state *st) {
   return 0;
 }
 
-static int rotate(struct state *st) {
+static int taken(const struct options *options, const char *part) {
+  ctxp_log(CTXP_LOG_ERROR, "log", "'%s' is due for its next part, but there is a file '%s' beside it that is none of its own; move it away",
+      options->path, part);
+  return -EEXIST;
+}
+
+static int rotate(struct state *st, const struct options *options) {
   ctxp_auto_buf part = {0};
   int r = flush(st);
   if (r < 0) return r;
   part_name(st, st->at.part + 1, &part);
   if (fdatasync(st->fd) < 0) return -errno;
-  if (renameat2(st->folder, st->name, st->folder, ctxp_buf_cstr(&part), RENAME_NOREPLACE) < 0) return -errno;
+  if (renameat2(st->folder, st->name, st->folder, ctxp_buf_cstr(&part), RENAME_NOREPLACE) < 0)
+    return errno == EEXIST ? taken(options, ctxp_buf_cstr(&part)) : -errno;
   close(st->fd);
   st->fd = -1;
   st->at.part++;
@@ -297,7 +309,8 @@ static int log_event(struct ctxp_stage *stage, const struct ctxp_event *ev) {
   ctxp_buf_char(&st->line, '\n');
   if (r < 0 || ctxp_buf_error(&st->line) < 0) return r < 0 ? r : -ENOMEM;
   if (st->fd < 0 || st->pending.len + st->line.len > PENDING_MAX) r = flush(st);
-  if (r >= 0 && is_full(st, options, ev->ts_ms)) r = rotate(st);
+  if (r >= 0 && is_full(st, options, ev->ts_ms)) r = rotate(st, options);
+  if (r == -EEXIST) return r; /* said */
   if (r < 0) return fail(stage, r, "write to");
   if (!st->pending.len) st->pending_ms = ev->ts_ms;
   if (!st->at.first_ms) st->at.first_ms = ev->ts_ms;

@@ -22,7 +22,7 @@
 #include "ctxpipe/stage.h"
 #include "sinks/output.h"
 
-#define SCHEMA 1
+#define HEAD "{\"schema\":1,\"seq\":" /* what a snapshot begins with; its seq follows */
 #define TURNS_KEPT 40
 #define NAME_UNITS 80 /* bytes of the session's id that a file name shows */
 #define SESSIONS_KEPT 1024 /* in memory after a save; the others are in the store */
@@ -242,7 +242,7 @@ static void write_session(const struct session *s, struct ctxp_buf *out) {
   struct figures cumulative = cumulative_of(s);
   char iso[CTXP_ISO_SIZE];
   ctxp_buf_reset(out);
-  ctxp_buf_printf(out, "{\"schema\":%d,\"seq\":%llu,\"agent\":", SCHEMA, (unsigned long long)s->seq);
+  ctxp_buf_printf(out, HEAD "%llu,\"agent\":", (unsigned long long)s->seq);
   ctxp_json_str(out, s->agent);
   ctxp_buf_str(out, ",\"session\":");
   ctxp_json_str(out, s->id);
@@ -262,12 +262,15 @@ static void write_session(const struct session *s, struct ctxp_buf *out) {
 /* the seq in a file; 1: no such file, or none of ours */
 static int file_seq(int dir, const char *name, uint64_t *ret_seq) {
   char head[64] = {0};
-  unsigned long long seq;
-  int schema, fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  char *end;
+  int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (fd < 0) return errno == ENOENT || errno == ELOOP ? 1 : -errno;
   ssize_t n = read(fd, head, sizeof(head) - 1);
   close(fd);
-  if (n < 0 || sscanf(head, "{\"schema\":%d,\"seq\":%llu,", &schema, &seq) != 2) return 1;
+  if (n < 0 || strncmp(head, HEAD, strlen(HEAD)) != 0 || head[strlen(HEAD)] < '0' || head[strlen(HEAD)] > '9') return 1;
+  errno = 0;
+  uint64_t seq = strtoull(head + strlen(HEAD), &end, 10);
+  if (errno || *end != ',') return 1;
   *ret_seq = seq;
   return 0;
 }

@@ -31,7 +31,8 @@ static inline struct ctxp_raw ctxp_buf_raw(const struct ctxp_buf *buf) { return 
 static inline struct ctxp_str ctxp_buf_view(const struct ctxp_buf *buf) { return (struct ctxp_str){(const char *)buf->ptr, buf->len}; }
 /* what was added from the offset `from` on, which is at most len */
 static inline struct ctxp_str ctxp_buf_from(const struct ctxp_buf *buf, size_t from) {
-  return (struct ctxp_str){buf->ptr ? (const char *)buf->ptr + from : NULL, buf->len - from}; /* an offset to NULL is undefined, be it 0 */
+  if (!buf->ptr) return (struct ctxp_str){NULL, 0}; /* an offset to NULL is undefined, be it 0 */
+  return (struct ctxp_str){(const char *)buf->ptr + from, buf->len - from};
 }
 #define ctxp_auto_buf __attribute__((cleanup(ctxp_buf_deinit))) struct ctxp_buf
 #pragma GCC visibility pop

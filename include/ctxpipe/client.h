@@ -40,7 +40,8 @@ struct ctxp_client_counts {
 /* 0, or <0 with a sentence (bad endpoint, bad key). Does not wait for the collector. */
 int ctxp_client_new(const struct ctxp_client_options *options, struct ctxp_client **ret_client, struct ctxp_error *err)
     __attribute__((warn_unused_result));
-/* Waits until the collector has said welcome; position: the last number that it has of this key. >0: not within timeout_ms. */
+/* Waits until the collector has said welcome; position: the last number that it has of this key. >0: not within timeout_ms.
+ * -EACCES: with keys, the collector does not let us in; a later call tries again. */
 int ctxp_client_hello(struct ctxp_client *client, int timeout_ms, uint64_t *ret_position, struct ctxp_error *err)
     __attribute__((warn_unused_result));
 /* Queues one event, copied. seq: its number, above all before it; 0: the next. >0: the buffer is full and stayed full for
@@ -58,10 +59,17 @@ int ctxp_client_number(struct ctxp_client *client, uint64_t seq, struct ctxp_err
  * a context. */
 int ctxp_client_ask(struct ctxp_client *client, const struct ctxp_event *event, int timeout_ms, struct ctxp_raw *ret_answer,
     struct ctxp_error *err) __attribute__((warn_unused_result));
+/* The same in two steps, for the results of one round, which an agent sends without waiting in between. post sends, and gives a
+ * handle of the ask; await waits for its answer, which ends the ask. -EBUSY: CTXP_CLIENT_ASKS are open. */
+#define CTXP_CLIENT_ASKS 16
+int ctxp_client_post(struct ctxp_client *client, const struct ctxp_event *event, int timeout_ms, uint64_t *ret_ask, struct ctxp_error *err)
+    __attribute__((warn_unused_result));
+int ctxp_client_await(struct ctxp_client *client, uint64_t ask, int timeout_ms, struct ctxp_raw *ret_answer, struct ctxp_error *err)
+    __attribute__((warn_unused_result));
 /* Waits until everything is acknowledged. >0: not within timeout_ms. */
 int ctxp_client_flush(struct ctxp_client *client, int timeout_ms, struct ctxp_error *err) __attribute__((warn_unused_result));
 void ctxp_client_counts(const struct ctxp_client *client, struct ctxp_client_counts *ret_counts);
-/* The agent could not apply the answer that ctxp_client_ask returned last: the collector takes it back by an `answer_missed`
+/* The agent could not apply the answer that ctxp_client_ask or _await returned last: the collector takes it back by an `answer_missed`
  * event. reason: timeout, lost, superseded or refused; others: -EINVAL. Takes no number of the client's. */
 int ctxp_client_missed(struct ctxp_client *client, const char *reason, struct ctxp_error *err) __attribute__((warn_unused_result));
 /* Goes on as another client over the same connection, for importers of many files: flushes, then is what ctxp_client_new with

@@ -8,7 +8,7 @@ import subprocess
 import threading
 import time
 
-from harness import PATIENCE, SOURCE, Skip, check, lines_of, main, same, test
+from harness import PATIENCE, SOURCE, Skip, check, gone, lines_of, main, same, test
 from load import Load
 
 
@@ -381,6 +381,20 @@ def a_node_whose_trouble_is_over_is_drained_though_it_waits_for_its_next_start(p
 
 
 @test
+def a_node_that_was_given_up_is_drained_when_its_trouble_is_over(place):
+    work = Load('pi@one', 400)
+    with small_disk(place, '64k') as disk:
+        file = place.topology(**{'path: events.jsonl': f'path: {disk}/events.jsonl'})
+        supervisor = place.start('ctxpipe', 'up', '-f', file)
+        supervisor.wait_for('ready: ')
+        place.ctxpipe('send', '-f', file, '--agent', work.agent, input='\n'.join(work.lines()) + '\n')
+        supervisor.wait_for('it is not started again')
+        subprocess.run(['mount', '-o', 'remount,size=40m', disk], check=True)
+        place.ctxpipe('down', '-f', file)
+        same(sum(line['billed'] for line in lines_of(disk / 'events.jsonl') if line['kind'] == 'spend' and line.get('final')), work.billed, 'billed tokens in the log')
+
+
+@test
 def stopped_daemons_do_not_hold_up_status_one_after_another(place):
     with place.pipeline():
         pids = [pid for node, pid in place.pids().items() if node in ('bash', 'amnesia', 'log', 'fold')]
@@ -444,6 +458,60 @@ def output_that_cannot_be_written_is_an_error(place):
 
 
 @test
+def a_long_tmpdir_is_named_with_what_to_set(place):
+    place.env['TMPDIR'] = str(place.mkdir('x' * 90))
+    sentence(place.ctxpipe('report', SOURCE / 'samples', code=1), f"TMPDIR is '{place.env['TMPDIR']}'", 'set TMPDIR')
+    same(list((place.root / ('x' * 90)).iterdir()), [], 'what is left in it')
+
+
+@test
+def a_pipeline_of_another_user_is_said_to_be_his(place):
+    with place.pipeline():
+        os.chmod(place.root, 0o755)
+        os.chmod(place.root / 'run', 0o755)
+        place.uid = 65534
+        for command in (['status'], ['spend'], ['down'], ['send']):
+            done = place.ctxpipe(*command, code=1)
+            sentence(done, 'belongs to', f'user {os.getuid()}')
+        place.uid = None
+
+
+@test
+def a_report_of_a_part_says_what_is_counted(place):
+    done = place.ctxpipe('report', transcript(place, sample()), place.root / 'none.jsonl', code=1)
+    sentence(done, 'none.jsonl', 'what could be read is counted: 1 session from 1 file')
+    check('The bill by band' in done.out, f'no bill of what could be read: {done}')
+
+
+@test
+def an_event_that_is_refused_is_not_among_those_acknowledged(place):
+    with place.pipeline():
+        done = place.ctxpipe('send', input='{"kind":"turn_end","turn":1}\n{"kind":"turn_end","turn":1,"session":"s"}\n', code=1)
+        check('line 1: refused by the collector: turn_end.session: is missing' in done.err, f'{done}')
+        check('2 events sent, 1 acknowledged, 1 refused' in done.err, f'{done}')
+
+
+@test
+def a_report_that_was_killed_leaves_a_folder_that_the_next_one_removes(place):
+    place.env['TMPDIR'] = str(place.mkdir('tmp'))
+    for number in range(60):  # enough to be killed in the middle
+        transcript(place, sample() * 30, f'{number}.jsonl')
+    child = place.start('ctxpipe', 'report', place.root / 'transcripts')
+    end = time.monotonic() + PATIENCE
+    while not any((folder / 'run/supervisor.json').exists() for folder in (place.root / 'tmp').iterdir()):
+        check(time.monotonic() < end and child.process.poll() is None, 'the private pipeline did not come up')
+    for pid, line in place.processes():  # the command and its supervisor; the nodes see the end of their pipe
+        if 'ctxpipe report' in line:
+            os.kill(pid, signal.SIGKILL)
+    same(child.finish(), -signal.SIGKILL, f'exit code of the report: {child.text}')
+    check(list((place.root / 'tmp').iterdir()), 'nothing is left of it, so that there is nothing to test')
+    for pid, _ in place.processes():
+        check(gone(pid), f'node {pid} did not see that its supervisor is gone')
+    place.ctxpipe('report', SOURCE / 'samples')
+    same(list((place.root / 'tmp').iterdir()), [], 'folders after the next report')
+
+
+@test
 def a_command_without_a_pipeline_says_what_to_do(place):
     for command in (['status'], ['spend'], ['stats'], ['tail'], ['down'], ['send']):
         sentence(place.ctxpipe(*command, code=None), 'ctxpipe up')
@@ -459,7 +527,8 @@ def an_unknown_command_or_option_is_named_with_the_nearest(place):
 @test
 def a_wrong_command_line_has_an_exit_code_of_its_own(place):
     samples = SOURCE / 'samples'
-    for words in (['spend', '--by', 'bogus'], ['spend', '--top', '0'], ['report', '--by', 'bogus', samples], ['report', '--format', 'nosuch', samples], ['import', '--format', 'nosuch', samples],
+    for words in (['spend', '--by', 'bogus'], ['spend', '--top', '0'], ['report', '--by', 'bogus', samples], ['report', '--csv', '--json', samples], ['report', '--csv', '--top', '3', samples], ['spend', '--json', '--sort', 'own'],
+                  ['spend', '--sort', 'bogus'], ['send', '--keys', 'x'], ['prices', '--json', '--yaml'], ['keys'], ['report', '--format', 'nosuch', samples], ['import', '--format', 'nosuch', samples],
                   ['replay', '--top', 'x', place.state], ['tail', '--count', '0'], ['logs', '--lines', '0', 'fold'], ['down', '--timeout', 'x'], ['send', '--timeout', 'x'],
                   ['up', '--log-level', 'loud'], ['help', 'nosuch'], ['completion', 'zsh'], ['options', 'nosuch'], ['report']):
         sentence(place.ctxpipe(*words, code=2))

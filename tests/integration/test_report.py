@@ -1,4 +1,6 @@
 """`ctxpipe report` on recorded sessions: right to the token, closed at every grain, nothing left behind."""
+import csv
+import io
 import json
 from decimal import Decimal
 
@@ -147,6 +149,7 @@ def the_worked_examples_of_the_fold_are_right_through_their_telemetry(place):
         agents = json.loads(expected_file.read_text())['agents']
         out, count = report(place, '--by', 'message', shared('fold') / f'{name}.jsonl'), count + 1
         for agent, expect in agents.items():
+            expect = expect or {'turns': 0, 'billed': 0}  # nothing was recorded
             thread = '' if agent == 'root' else agent
             rows = [row for row in out['sessions'] if row['thread'] == thread]
             got = {'turns': sum(row['requests'] for row in rows), 'billed': sum(row['billed'] for row in rows)}
@@ -193,6 +196,16 @@ def a_report_is_the_same_every_time(place):
 
 
 @test
+def who_bills_a_call_that_two_sessions_have_does_not_depend_on_what_arrives_first(place):
+    for n in range(12):
+        place.write(f't/s{n}.jsonl', as_lines(record | {'sessionId': f's{n}'} for record in claude_lines()))
+    texts = {place.ctxpipe('report', '--json', place.root / 't').out for _ in range(4)}
+    same(len(texts), 1, 'different reports on the same files')
+    out = json.loads(texts.pop())
+    same({row['session']: row['input'] for row in out['sessions'] if row['input']}, {'s0': 111}, 'sessions that bill something')
+
+
+@test
 def the_table_and_the_json_print_the_same_totals(place):
     out = report(place, SOURCE / 'samples')
     text = place.ctxpipe('report', SOURCE / 'samples').out
@@ -212,6 +225,93 @@ def a_grain_a_session_and_a_top_can_be_asked_for(place):
     same(one['totals']['billed'], sum(row['billed'] for row in out['sessions'] if row['session'] == name), 'billed tokens of one session, its sub-agents included')
     closes(one, 'one session')
     check(len(report(place, '--top', '1', SOURCE / 'samples')['views']) <= len(out['views']), '--top gives no more rows')
+
+
+@test
+def a_grain_limits_the_text_and_not_the_json(place):
+    whole, by = report(place, SOURCE / 'samples'), report(place, '--by', 'view', SOURCE / 'samples')
+    same(by, whole, 'the JSON of a grain')
+    text = place.ctxpipe('report', '--by', 'view', SOURCE / 'samples').out
+    same([line for line in text.splitlines() if line.startswith(('The bill', 'Reported', 'Potential', 'Passed', 'Cache'))], ['The bill by view'], 'headings of one grain')
+
+
+@test
+def the_rows_of_a_text_stand_as_in_the_json(place):
+    out = report(place, SOURCE / 'samples')
+    for grain, rows, key in (('tool', 'tools', 'tool'), ('view', 'views', 'label')):
+        text = place.ctxpipe('report', '--by', grain, '--top', '4', SOURCE / 'samples').out
+        same([line.split()[0] for line in text.splitlines()[2:6]], [row[key] for row in out[rows][:4]], f'order of the {rows}')
+        costs = [row['cost'] for row in out[rows]]
+        same(costs, sorted(costs, reverse=True), f'costs of the {rows}, all priced')
+
+
+@test
+def a_message_has_its_tool_and_its_path(place):
+    out = report(place, '--by', 'message', SOURCE / 'samples')
+    views = {row['label'] for row in out['views']}
+    reads = [row for row in out['messages'] if row['band'] == 'file_view']
+    check(reads, 'the samples show no file')
+    for row in reads:
+        check(row['tool'] and row['path'] in views, f'a message of a file without tool or path: {row}')
+    text = place.ctxpipe('report', '--by', 'message', '--top', '100', SOURCE / 'samples').out
+    check(f'{reads[0]["tool"]} {reads[0]["path"]}' in text, f'tool and path are not in the table:\n{text}')
+
+
+@test
+def a_price_table_may_have_any_name(place):
+    table = (SOURCE / 'config/prices.yaml').read_text()  # over itself: every row has its own names again
+    for name in ('a "quoted": name, [yes].yaml', "it's: $HOME ${X} \\n.yaml", 'bell\a and\ttab.yaml'):
+        check(report(place, '--prices', place.write(name, table), SOURCE / 'samples')['totals']['cost'] > 0, f'nothing has a price with {name!r}')
+    done = place.ctxpipe('report', '--prices', place.write('line\nbreak.yaml', table), SOURCE / 'samples', code=1)
+    check('line break' in done.err and len(done.err.strip().splitlines()) == 1, f'{done}')
+
+
+@test
+def the_csv_adds_up_to_the_totals_and_is_ordered_as_asked(place):
+    out = report(place, '--by', 'message', SOURCE / 'samples')
+    for grain in ('band', 'message'):
+        text = place.ctxpipe('report', '--csv', '--by', grain, SOURCE / 'samples').out
+        rows = list(csv.DictReader(io.StringIO(text, newline='')))
+        same(sum(int(row['billed']) for row in rows), out['totals']['billed'], f'billed tokens of the {grain}s')
+        same(sum(Decimal(row['cost']) for row in rows), out['totals']['costInput'], f'cost of the {grain}s')
+        same([row['band'] for row in rows], [row['band'] for row in out[grain + 's']], f'order of the {grain}s')
+    for sort, key in (('own', 'own'), ('billed', 'billed'), ('turns', 'turns'), ('name', 'tool')):
+        rows = list(csv.DictReader(io.StringIO(place.ctxpipe('report', '--csv', '--by', 'tool', '--sort', sort, SOURCE / 'samples').out, newline='')))
+        values = [row[key] if key == 'tool' else -int(row[key]) for row in rows]
+        same(values, sorted(values), f'rows by {sort}')
+        text = place.ctxpipe('report', '--by', 'tool', '--sort', sort, SOURCE / 'samples').out
+        same([line.split()[0] for line in text.splitlines()[2:]], [row['tool'] for row in rows], f'the table by {sort}')
+
+
+@test
+def a_label_with_commas_quotes_and_breaks_is_one_field_of_the_csv(place):
+    label = 'a, "b"\nc.txt'
+    lines = [{'kind': 'context_message', 'session': 's', 'id': 'm', 'role': 'tool', 'band': 'file_view', 'label': label, 'tokens': 10},
+             {'kind': 'prompt', 'session': 's', 'turn': 1, 'callId': 'c', 'model': 'nobody-knows', 'keep': 0, 'append': [{'id': 'm'}], 'usage': {'input': 10}, 'source': 'provider'}]
+    with place.pipeline():
+        place.ctxpipe('send', input=''.join(json.dumps(line) + '\n' for line in lines))
+        rows = list(csv.DictReader(io.StringIO(place.ctxpipe('spend', '--csv').out, newline='')))
+        same([(row['label'], row['billed'], row['cost']) for row in rows], [(label, '10', '')], 'the only view, which has no price')
+
+
+@test
+def a_price_is_shown_and_a_table_of_ones_own_changes_the_bill(place):
+    shown = place.ctxpipe('prices', '--json', 'claude-sonnet-4-5-20250929').json()['models']
+    same(len(shown), 1, 'rows of one model')
+    own = place.ctxpipe('prices', '--yaml', 'claude-sonnet-4-5-20250929').out
+    again = place.ctxpipe('prices', '--json', '--prices', place.write('mine.yaml', own), 'claude-sonnet-4-5-20250929').json()['models']
+    same((again[0]['rates'], sorted(again[0]['names'])), (shown[0]['rates'], sorted(shown[0]['names'])), 'the row, printed and read again')
+    price = shown[0]['rates']['input']
+    place.write('mine.yaml', own.replace(f'input: {price}', f'input: {price * 2}', 1))
+    doubled = place.ctxpipe('prices', '--json', '--prices', 'mine.yaml', 'claude-sonnet-4-5-20250929').json()['models'][0]['rates']['input']
+    same(doubled, price * 2, 'the price of a table of ones own')
+    usual, more = (report(place, *words, SOURCE / 'samples' / 'claude-code')['totals'] for words in ((), ('--prices', 'mine.yaml')))
+    check(usual['input'] > 0, 'the sample has no uncached input')
+    check(more['costInput'] > usual['costInput'] and more['billed'] == usual['billed'], f'the bill does not follow the price: {usual}, {more}')
+    done = place.ctxpipe('prices', 'nosuch', code=1)
+    check("'nosuch' has no price" in done.err, f'{done}')
+    done = place.ctxpipe('prices', '--prices', place.write('bad.yaml', 'models: {x: {input: a}}\n'), code=1)
+    check(len(done.err.splitlines()) == 2 and all('bad.yaml:1:' in line for line in done.err.splitlines()), f'not both faults with their place: {done}')
 
 
 @test

@@ -5,28 +5,18 @@
   NAME.truth.json beside NAME.jsonl, or a truth.json beside a tree: the totals alone"""
 import json
 import pathlib
-import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / 'tests' / 'integration'))
+sys.path.insert(0, str(ROOT / 'tests' / 'support'))
 import harness  # noqa: E402
+import oracle  # noqa: E402
+from oracle import Difference, differ  # noqa: E402
 
 PRODUCTS = {'claude': 'claude-code', 'claude-code': 'claude-code', 'pi': 'pi'}
-DAEMONS = {'bash': 'bash-digest', 'amnesia': 'amnesia-tagger', 'write': 'write-compressor', 'lazy': 'lazy-estimator'}
-LISTED = ('bash', 'bash-fallback', 'amnesia-tag', 'amnesia-remove', 'write', 'write-inject-failed', 'lazy', 'turn')
-OF_ENGINE = ('engine', 'estimator', 'max_chars', 'max_content_chars', 'fact_max_tokens', 'timeout_ms', 'aux_recorded')  # of model calls; the rules know none
 TAP = '--tap' in sys.argv
 COUNTS = {'passed': 0, 'failed': 0, 'skipped': 0}
-
-
-class Difference(Exception):
-    pass
-
-
-def differ(what, got, expected):
-    if got != expected:
-        raise Difference(f'{what}: got {got!r}, expected {expected!r}')
 
 
 # ---- transcripts ----
@@ -64,72 +54,6 @@ def transcript_case(place, truth_file):
             differ(key, got[key], value)
 
 
-# ---- mechanisms and ledger ----
-
-def known_options():
-    sections = re.split(r'^## ', (ROOT / 'docs/options.md').read_text(), flags=re.M)
-    return {part.split('\n')[0].strip(): set(re.findall(r'^\| `(\w+)` \|', part, re.M)) for part in sections}
-
-
-def oracle_topology(place, case, parity):
-    nodes, known = case.get('nodes') or list(DAEMONS), known_options()
-    lines = ['version: 1', 'state_dir: ' + str(place.state), 'nodes:', '  collector: {daemon: collector, ingest: [ipc://ingest.sock]}']
-    for node in nodes:
-        options = {**parity.get(node, {}), **case.get('options', {}).get(node, {})}
-        options = {key: value for key, value in options.items() if key not in OF_ENGINE}
-        unknown = set(options) - known[DAEMONS[node]]
-        if unknown:
-            raise harness.Skip(f'{DAEMONS[node]} has no option {sorted(unknown)[0]}')
-        lines.append(f'  {node}: {{daemon: {DAEMONS[node]}, subscribe: [collector], options: {json.dumps(options)}}}')
-    lines += [f'  fold: {{daemon: fold, subscribe: [{", ".join(["collector", *nodes])}]}}', '  log: {daemon: sink-log, subscribe: [fold], from: start, options: {path: events.jsonl}}']
-    return place.write('case.yaml', '\n'.join(lines) + '\n')
-
-
-def same_line(at, got, expected):
-    differ(f'{at}: kind', got['kind'], expected['kind'])
-    for key, value in expected.items():
-        if key == 'reason' and value == '*':
-            differ(f'{at}: there is a reason', bool(got.get('reason')), True)
-        elif key != 'applied':
-            differ(f'{at}: {key}', got.get(key), value)
-    differ(f'{at}: applied', got.get('applied', True), expected.get('applied', True))
-
-
-def compare_log(place, case):
-    got = [line for line in harness.lines_of(place.state / 'events.jsonl') if line['kind'] in LISTED]
-    expected = [(index, line) for index, expect in enumerate(case['expect']) for line in (expect or {}).get('log', [])]
-    for number, (index, line) in enumerate(expected):
-        if number >= len(got):
-            raise Difference(f'input {index}: no more lines in the log, expected {line!r}')
-        same_line(f'input {index}', got[number], line)
-    differ('lines behind the last', got[len(expected):], [])
-
-
-def compare_answers(out, case):
-    answers = [json.loads(line) for line in out.splitlines()]
-    asks = [(index, expect) for index, (event, expect) in enumerate(zip(case['input'], case['expect'])) if event.get('ask')]
-    differ('number of answers', len(answers), len(asks))
-    for answer, (index, expect) in zip(answers, asks):
-        if expect is not None:
-            differ(f'answer to input {index}', answer.get('answer', answer), expect.get('answer', {'unchanged': True}))
-
-
-def oracle_case(place, path):
-    case = json.loads(path.read_text())
-    parity = next((json.loads(file.read_text())['options'] for file in (path.parent / 'parity.json', path.parent.parent / 'parity.json') if file.exists()), {})
-    if case.get('aux'):
-        raise harness.Skip('it calls an auxiliary model, which this version does not')
-    if any(expect is None or 'check' in expect for expect in case['expect']):
-        raise harness.Skip('its inputs have to be told apart in the log, which one run does not')
-    file = oracle_topology(place, case, parity)
-    place.ctxpipe('up', '-f', file, '--detach')
-    done = place.ctxpipe('send', '-f', file, '--ask', input='\n'.join(json.dumps(event) for event in case['input']) + '\n', code=None)
-    place.ctxpipe('down', '-f', file)
-    differ('refused lines', done.code, 0)
-    compare_log(place, case)
-    compare_answers(done.out, case)
-
-
 # ---- finding and running ----
 
 def find(folder):
@@ -145,7 +69,7 @@ def find(folder):
         elif path.suffix == '.json' and path.name.count('.') == 1:
             content = json.loads(path.read_text())
             if isinstance(content, dict) and 'input' in content and 'expect' in content:
-                cases.append((path, oracle_case))
+                cases.append((path, None))  # run together, see oracle.py
         elif path.name.endswith('.expected.json'):
             cases.append((path, gg_case))
     return cases
@@ -163,6 +87,11 @@ def say(result, path, words=''):
         print(f'{result} - {path}' + (f'\n# {words}' if words else ''), flush=True)
     elif result != 'ok':
         print(f'{"SKIP" if result == "skip" else "FAIL"} {path}: {words}', flush=True)
+
+
+def oracle_said(case, difference):
+    COUNTS['failed' if difference else 'passed'] += 1
+    say('not ok' if difference else 'ok', case.path, difference or '')
 
 
 def run(path, function):
@@ -193,8 +122,10 @@ def main():
     cases = [case for folder in folders for case in find(folder.resolve())]
     if TAP:
         print(f'1..{len(cases)}')
+    oracle.run_all([path for path, function in cases if function is None], oracle_said)
     for path, function in cases:
-        run(path, function)
+        if function:
+            run(path, function)
     if not TAP:
         print(', '.join(f'{count} {what}' for what, count in COUNTS.items()))
     sys.exit(1 if COUNTS['failed'] else 0)

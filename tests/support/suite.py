@@ -129,7 +129,7 @@ def leg_checks():
 def leg_gcc():
     folder = build('gcc', GCC, [])
     if folder:
-        meson_tests('gcc', folder, ['unit', 'golden', 'fuzz', 'case', 'integration'])
+        meson_tests('gcc', folder, ['unit', 'golden', 'fuzz', 'case', 'integration', 'quickstart', 'agents'])
 
 
 def leg_lint():

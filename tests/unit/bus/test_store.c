@@ -255,6 +255,17 @@ static void without_power_safety_a_commit_is_synced_once_a_second(void **state) 
   assert_true(next == UINT64_MAX);
 }
 
+static void a_fleeting_store_has_nothing_to_sync(void **state) {
+  (void)state;
+  uint64_t next;
+  struct ctxp_store_options options = {.max_bytes = 1 << 20, .power = true, .fleeting = true};
+  assert_int_equal(ctxp_store_open(dir.path, &options, &store, &err), 0);
+  put("a", "1");
+  assert_int_equal(ctxp_store_commit(store, &err), 0);
+  assert_int_equal(ctxp_store_tick(store, 5000, &next, &err), 0);
+  assert_true(next == UINT64_MAX);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(what_is_committed_is_there_after_a_reopen_and_what_is_not_is_gone, setup, teardown),
@@ -268,6 +279,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(a_directory_that_may_not_be_written_is_named, setup, teardown),
       cmocka_unit_test_setup_teardown(a_full_disk_is_an_error_and_what_was_committed_stays, setup, teardown),
       cmocka_unit_test_setup_teardown(a_store_that_is_opened_to_read_makes_nothing, setup, teardown),
+      cmocka_unit_test_setup_teardown(a_fleeting_store_has_nothing_to_sync, setup, teardown),
       cmocka_unit_test_setup_teardown(without_power_safety_a_commit_is_synced_once_a_second, setup, teardown),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

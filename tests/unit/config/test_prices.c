@@ -82,6 +82,19 @@ static void a_later_file_goes_over_a_model_in_all_its_names(void **state) {
   assert_int_equal(ctxp_prices_count(prices), 2);
 }
 
+static void a_later_file_may_name_the_aliases_of_a_model_again_or_give_them_to_another(void **state) {
+  (void)state;
+  assert_int_equal(read_texts(MODEL, "models:\n  claude-x-20260101: {input: 9, output: 9, aliases: [claude-x]}\n"), 0);
+  assert_true(find("claude-x")->base.input == 9000000000);
+  prices = ctxp_prices_free(prices);
+  assert_int_equal(
+      read_texts(MODEL, "models:\n  claude-x-20260101: {input: 9, output: 9}\n  mine: {input: 1, output: 1, aliases: [claude-x]}\n"), 0);
+  assert_true(ctxp_str_is(find("claude-x")->model, "mine"));
+  assert_true(find("claude-x-20260101")->base.input == 9000000000);
+  prices = ctxp_prices_free(prices);
+  assert_int_equal(read_texts(MODEL, "models:\n  a: {input: 9, output: 9, aliases: [b]}\n  b: {input: 1, output: 1}\n"), -EINVAL);
+}
+
 static void all_faults_of_all_files_are_named(void **state) {
   (void)state;
   ctxp_auto_buf expected = {0};
@@ -190,6 +203,7 @@ int main(void) {
       cmocka_unit_test_teardown(rates_are_whole_nano_dollars_of_a_model_and_its_aliases, teardown),
       cmocka_unit_test_teardown(another_models_price_is_never_given, teardown),
       cmocka_unit_test_teardown(a_later_file_goes_over_a_model_in_all_its_names, teardown),
+      cmocka_unit_test_teardown(a_later_file_may_name_the_aliases_of_a_model_again_or_give_them_to_another, teardown),
       cmocka_unit_test_teardown(all_faults_of_all_files_are_named, teardown),
       cmocka_unit_test_teardown(the_version_names_the_newest_date_and_the_rows, teardown),
       cmocka_unit_test_teardown(the_encoded_table_decodes_to_the_same_bytes, teardown),

@@ -128,7 +128,7 @@ static void whoever_prints_a_bill_says_how_it_is_to_be_read(void **state) {
     ctxp_auto_buf text = {0};
     ctxp_command_help(ctxp_command_find(printing[i]), &text);
     assert_non_null(strstr(ctxp_buf_cstr(&text), "'share' is a row's part of all billed tokens"));
-    assert_non_null(strstr(ctxp_buf_cstr(&text), "ordered by billed tokens"));
+    assert_non_null(strstr(ctxp_buf_cstr(&text), "ordered by cost where they have a price"));
   }
 }
 

@@ -80,6 +80,18 @@ static void the_bill_on_a_terminal(void **state) {
       &(struct ctxp_style){.colour = true, .utf8 = true, .columns = 100});
 }
 
+static void the_bill_by_message_names_tool_and_path(void **state) {
+  (void)state;
+  bill("spend-message.txt", &(struct ctxp_bill_options){.grain = CTXP_GRAIN_MESSAGE, .top = 20}, &(struct ctxp_style){0});
+}
+
+/* the bar goes first, then labels lose their middle */
+static void the_bill_by_view_on_a_narrow_terminal(void **state) {
+  (void)state;
+  bill("spend-80.txt", &(struct ctxp_bill_options){.grain = CTXP_GRAIN_VIEW, .top = 20}, &(struct ctxp_style){.utf8 = true, .columns = 80});
+  bill("spend-70.txt", &(struct ctxp_bill_options){.grain = CTXP_GRAIN_VIEW, .top = 20}, &(struct ctxp_style){.utf8 = true, .columns = 70});
+}
+
 static void the_state_of_a_pipeline(void **state) {
   ctxp_auto_buf raw = {0}, out = {0};
   (void)state;
@@ -101,11 +113,12 @@ static bool tells_what_no_message_shows(unsigned estimated, unsigned reported) {
   ctxp_auto_buf raw = {0}, out = {0}, text = {0};
   struct ctxp_error err;
   ctxp_buf_printf(&text,
-      "{\"totals\":{\"billed\":%u},\"bands\":[],\"sessions\":[{\"models\":[\"m\"],\"calibration\":{\"estimated\":%u,\"reported\":%u}}]}",
+      "{\"totals\":{\"billed\":%u},\"bands\":[],\"views\":[],\"tools\":[],\"sessions\":[{\"models\":[\"m\"],\"calibration\":{\"estimated\":"
+      "%u,\"reported\":%u}}]}",
       reported, estimated, reported);
   assert_int_equal(ctxp_json_to_raw(ctxp_buf_view(&text), &raw, &err), 0);
   assert_int_equal(ctxp_bill_print(ctxp_buf_raw(&raw), (struct ctxp_raw){0},
-                       &(struct ctxp_bill_options){.grain = CTXP_GRAIN_BAND, .top = 1}, &(struct ctxp_style){0}, &out),
+                       &(struct ctxp_bill_options){.grain = -1, .top = 1}, &(struct ctxp_style){0}, &out),
       0);
   return strstr(ctxp_buf_cstr(&out), "estimated at") != NULL;
 }
@@ -154,6 +167,8 @@ int main(int argc, char **argv) {
       cmocka_unit_test(the_whole_bill),
       cmocka_unit_test(the_bill_by_view_with_what_is_below_the_top_as_one_row),
       cmocka_unit_test(the_bill_on_a_terminal),
+      cmocka_unit_test(the_bill_by_message_names_tool_and_path),
+      cmocka_unit_test(the_bill_by_view_on_a_narrow_terminal),
       cmocka_unit_test(the_state_of_a_pipeline),
       cmocka_unit_test(the_savings_of_all_sessions),
       cmocka_unit_test(what_no_message_shows_is_told_where_it_is_much),

@@ -160,14 +160,20 @@ static void a_table_lines_up_and_its_widest_bar_is_full(void **state) {
 static void a_narrow_terminal_takes_the_middle_of_long_texts(void **state) {
   (void)state;
   struct ctxp_table table = {.columns = columns, .column_count = 3};
-  struct ctxp_style narrow = {.utf8 = true, .columns = 56};
+  struct ctxp_style narrow = {.utf8 = true, .columns = 56}, narrower = {.utf8 = true, .columns = 34};
   fill(&table);
   assert_int_equal(ctxp_table_print(&table, &narrow, &out), 0);
+  assert_string_equal(ctxp_buf_cstr(&out), /* the bar gives first */
+      "view                                    billed\n"
+      "src/a/very/long/path/to/some/file.c  1,234,567  ████████\n"
+      "日\\x1b                                       9  ██▋\n");
+  ctxp_buf_reset(&out);
+  assert_int_equal(ctxp_table_print(&table, &narrower, &out), 0);
   ctxp_table_deinit(&table);
   assert_string_equal(ctxp_buf_cstr(&out),
       "view                        billed\n"
-      "src/a/v…/to/some/file.c  1,234,567  ████████████████████\n"
-      "日\\x1b                           9  ██████▋\n");
+      "src/a/v…/to/some/file.c  1,234,567\n"
+      "日\\x1b                           9\n");
 }
 
 static void colours_are_there_only_when_asked_for(void **state) {

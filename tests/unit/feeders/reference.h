@@ -33,6 +33,7 @@ struct ref {
   char keys[400][200];
   uint64_t positions[400];
   unsigned key_count, at;
+  unsigned settled; /* for tests */
   unsigned misplaced; /* events whose number is not above the one before */
   uint64_t stop_after; /* fails after so many events; 0: never */
   int (*watch)(void *data, const struct ctxp_event *event, uint64_t seq);

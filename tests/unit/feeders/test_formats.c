@@ -124,6 +124,25 @@ static void a_gg_stream_without_prompts_has_its_usage(void **state) {
   assert_sum(s, 1, 1200, 4, 0, 180);
 }
 
+#define GG(ts, type, rest) LINE_OF_GG "\"timestamp\":\"2026-01-02T00:00:0" ts "Z\",\"type\":\"" type "\"," rest "}\n"
+#define LINE_OF_GG "{\"sessionId\":\"g1\",\"agentId\":\"root\","
+
+static void a_gg_stream_that_is_still_written_counts_a_request_once(void **state) {
+  struct scratch *s = *state;
+  ctxp_auto_buf text = {0};
+  ctxp_buf_str(&text,
+      GG("1", "agent_spawned", "\"modelId\":\"v/m\"")
+          GG("2", "context_message", "\"id\":\"a\",\"role\":\"user\",\"content\":\"hi\",\"tokens\":4")
+              GG("3", "usage", "\"tokens\":{\"uncachedInput\":100,\"output\":2}"));
+  scratch_text(s, "stream.jsonl", ctxp_buf_cstr(&text));
+  assert_int_equal(scratch_import(s, "stream.jsonl"), 0);
+  ctxp_buf_str(
+      &text, GG("4", "prompt", "\"request\":[{\"id\":\"a\",\"source\":\"user_prompt\"}],\"tokens\":{\"uncachedInput\":100,\"output\":2}"));
+  scratch_text(s, "stream.jsonl", ctxp_buf_cstr(&text));
+  assert_int_equal(scratch_import(s, "stream.jsonl"), 0);
+  assert_sum(s, 1, 100, 0, 0, 2);
+}
+
 static void a_stream_of_pi_is_read_as_its_session(void **state) {
   struct scratch *s = *state;
   import(s, "pi-stream", "stream.jsonl");
@@ -189,6 +208,7 @@ int main(int argc, char **argv) {
       SCRATCH_TEST(opencode_exports_have_their_own_cost),
       SCRATCH_TEST(gg_streams_have_a_window_for_each_agent),
       SCRATCH_TEST(a_gg_stream_without_prompts_has_its_usage),
+      SCRATCH_TEST(a_gg_stream_that_is_still_written_counts_a_request_once),
       SCRATCH_TEST(a_stream_of_pi_is_read_as_its_session),
       SCRATCH_TEST(a_file_goes_on_where_a_shorter_version_of_it_ended),
       cmocka_unit_test(a_script_that_reads_one_file_is_a_view_of_it),

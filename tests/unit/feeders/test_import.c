@@ -133,6 +133,31 @@ static void a_file_that_was_rewritten_in_place_is_read_anew(void **state) {
   assert_false(remarked(s, "differs"));
 }
 
+static int count_settled(void *data, struct ctxp_error *err) {
+  (void)err;
+  struct ref *ref = data;
+  assert_int_equal(ref->at, 1); /* the second file is being sent */
+  assert_int_equal(ref->last_seq == 0, false);
+  ref->settled++;
+  return 0;
+}
+
+static void files_that_tell_of_the_same_call_arrive_one_after_the_other(void **state) {
+  struct scratch *s = *state;
+  ctxp_auto_buf resumed = {0};
+  for (const char *at = session, *next; (next = strstr(at, "\"sessionId\":\"s1\"")); at = next + 16) {
+    ctxp_buf_add(&resumed, at, (size_t)(next - at));
+    ctxp_buf_str(&resumed, "\"sessionId\":\"s2\"");
+  }
+  ctxp_buf_str(&resumed, strrchr(session, ',')); /* the last line's end */
+  scratch_text(s, "t/s1.jsonl", session);
+  scratch_write(s, "t/s2.jsonl", (const char *)resumed.ptr, resumed.len);
+  scratch_text(s, "t/s3.jsonl", USER("z1", "null", "other") REPLY("z2", "z1", "z3", TEXT("x"), "1", "1"));
+  s->sink.settle = count_settled;
+  assert_int_equal(scratch_import(s, "t"), 0);
+  assert_int_equal(s->ref.settled, 1);
+}
+
 #define ON_ONE USER("w1", "\"a6\"", "at home") REPLY("w2", "w1", "n1", TEXT("home"), "40", "1")
 #define ON_TWO USER("v1", "\"a6\"", "at the office") REPLY("v2", "v1", "n2", TEXT("office"), "41", "2")
 
@@ -387,6 +412,7 @@ int main(void) {
       SCRATCH_TEST(an_import_that_died_anywhere_is_finished_by_the_next),
       SCRATCH_TEST(a_file_that_was_rewritten_in_place_is_read_anew),
       SCRATCH_TEST(two_ends_of_one_session_are_both_counted_and_their_beginning_once),
+      SCRATCH_TEST(files_that_tell_of_the_same_call_arrive_one_after_the_other),
       SCRATCH_TEST(a_file_that_shrank_is_named_and_goes_on_from_there),
       SCRATCH_TEST(a_session_with_ever_new_contents_is_given_up_by_name),
       SCRATCH_TEST(a_stop_ends_the_import),

@@ -233,7 +233,10 @@ int main(int argc, char **argv) {
   snprintf(dir, sizeof(dir), "%s/cases", shared ? shared : argc > 1 ? argv[1] :
                                                                       "../shared");
   cases_dir = access(dir, R_OK) == 0 ? dir : NULL;
-  if (!cases_dir) print_message("# skipped: there are no transcripts with a truth at %s\n", dir);
+  if (!cases_dir) { /* cmocka's own way to skip counts as a failure */
+    printf("1..0 # SKIP there are no transcripts with a truth at %s\n", dir);
+    return 0;
+  }
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(import_cases_have_their_truth),
       cmocka_unit_test(made_up_claude_code_sessions_have_their_truth),

@@ -225,14 +225,28 @@ static void a_snapshot_is_restored_for_a_session_that_is_not_known(void **state)
 static void a_restore_that_does_not_fit_is_refused_by_name(void **state) {
   (void)state;
   fold_open(&t, FOLD_ESTIMATE);
-  fold_push(&t, RESTORE, 1007, OLD_TURN);
+  fold_push(&t, "{\"kind\":\"session_start\",\"product\":\"pi\",\"restore\":{\"cumulative\":{\"bash\":1000,\"amnesia\":1,\"lazy\":2},"
+                "\"turns\":[]}}");
   assert_int_equal(t.emitted_count, 0);
   assert_int_equal(t.refused, 1);
   assert_string_equal(t.last_refusal,
-      "session_start: restore of session 's1' does not fit: cumulative must have bash, amnesia, lazy, write and total as whole numbers, "
-      "total their sum; it starts at zero");
+      "session_start: restore of session 's1' does not fit: cumulative must have bash, amnesia, lazy, write and total as whole "
+      "numbers; it starts at zero");
   fold_push(&t, "{\"kind\":\"turn_end\",\"turn\":0}");
   assert_int_equal(last_turn().cumulative.total, 0);
+}
+
+static void a_restored_total_is_taken_as_it_was_given(void **state) {
+  (void)state;
+  fold_open(&t, NULL);
+  fold_push(&t, RESTORE, 1007, OLD_TURN);
+  assert_int_equal(t.refused, 0);
+  fold_push(&t, "{\"kind\":\"turn_end\",\"turn\":1}");
+  assert_int_equal(last_turn().cumulative.total, 1007);
+  ctxp_test_restart(&t);
+  fold_push(&t, "{\"kind\":\"turn_end\",\"turn\":2}");
+  assert_int_equal(last_turn().cumulative.total, 1007);
+  assert_int_equal(last_turn().cumulative.bash, 1000);
 }
 
 static void at_most_the_last_forty_turns_are_restored(void **state) {
@@ -376,6 +390,7 @@ int main(void) {
       cmocka_unit_test_teardown(threads_have_their_own_turns_and_the_session_their_sum, close_fold),
       cmocka_unit_test_teardown(a_snapshot_is_restored_for_a_session_that_is_not_known, close_fold),
       cmocka_unit_test_teardown(a_restore_that_does_not_fit_is_refused_by_name, close_fold),
+      cmocka_unit_test_teardown(a_restored_total_is_taken_as_it_was_given, close_fold),
       cmocka_unit_test_teardown(at_most_the_last_forty_turns_are_restored, close_fold),
       cmocka_unit_test_teardown(a_copy_under_another_name_adds_nothing_to_potential_savings_and_turns, close_fold),
       cmocka_unit_test_teardown(a_resumed_copy_counts_what_it_has_beyond_the_first, close_fold),

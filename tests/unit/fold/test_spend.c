@@ -265,7 +265,34 @@ static void a_cost_that_cannot_be_right_leaves_the_tokens_counted_at_the_tables_
   cost_not_taken("a", "{\"input\":-0.001,\"output\":0.002}", "a part of its cost is negative");
   cost_not_taken("b", "{\"input\":17593}", "a part of its cost is beyond what one call can cost");
   cost_not_taken("c", "{\"input\":0.001,\"output\":0.002,\"total\":0.002}", "cost.total is not the sum of its parts");
+  cost_not_taken("e", "{\"output\":0.002}", "its cost says nothing of some of its tokens");
   cost_not_taken("d", "{\"input\":0.001,\"total\":-0.001}", "cost.total is not the sum of its parts");
+}
+
+static void a_cost_without_usage_is_told_and_the_request_counts_as_unreported(void **state) {
+  (void)state;
+  fold_push(&t, "{\"kind\":\"prompt\",\"callId\":\"a\",\"model\":\"claude-sonnet-4-5-20250929\",\"cost\":{\"total\":0.5}}");
+  assert_string_equal(t.last_refusal, "prompt 'a': it has a cost and no usage; that is not taken, the tokens of the call are counted");
+  assert_int_equal(total("requestsUnreported"), 1);
+  assert_int_equal(total("costNano"), 0);
+}
+
+/* a size that becomes known after the last bill: the log says the bill again, as the report has it */
+static void a_definition_after_the_end_has_the_last_bill_said_again(void **state) {
+  (void)state;
+  fold_push(&t, "{\"kind\":\"prompt\",\"callId\":\"a\",\"append\":[{\"id\":\"m\"}],\"usage\":{\"input\":100}}");
+  fold_push(&t, "{\"kind\":\"session_end\"}");
+  unsigned said = t.emitted_count;
+  fold_push(&t, "{\"kind\":\"session_end\"}");
+  assert_int_equal(t.emitted_count, said);
+  message("m", "user", "memory", 10, "");
+  fold_push(&t, "{\"kind\":\"session_end\"}");
+  assert_int_equal(t.emitted_count, said + 1);
+  const struct ctxp_spend *last = &t.emitted[said].event.spend;
+  assert_true(last->final);
+  assert_int_equal(last->unattributed, 0);
+  assert_int_equal(last->billed, 100);
+  assert_int_equal(figure("bands", "band", "memory", "billed"), 100);
 }
 
 static void a_cost_that_adds_up_to_the_rounding_is_taken(void **state) {
@@ -533,6 +560,8 @@ int main(void) {
       CASE(a_message_that_changes_band_is_in_each_row_for_its_requests), CASE(a_message_that_comes_back_is_the_same_material),
       CASE(a_keep_beyond_the_window_takes_what_there_is_and_is_told),
       CASE(a_cost_that_cannot_be_right_leaves_the_tokens_counted_at_the_tables_price), CASE(a_cost_that_adds_up_to_the_rounding_is_taken),
+      CASE(a_cost_without_usage_is_told_and_the_request_counts_as_unreported),
+      CASE(a_definition_after_the_end_has_the_last_bill_said_again),
       CASE(reasoning_beyond_the_output_counts_as_the_output), CASE(reasoning_beside_the_output_costs_as_much_and_is_not_added_to_it),
       CASE(the_cached_prefix_pays_the_read_rate_and_the_newcomer_the_rest), CASE(a_message_across_a_border_pays_each_part_at_its_rate),
       CASE(paths_are_compared_against_the_working_directory), CASE(a_tools_row_tells_how_much_became_views_and_what_its_arguments_cost),

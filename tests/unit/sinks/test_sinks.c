@@ -63,11 +63,16 @@ static void write_to(const char *name, const char *text) {
   assert_int_equal(fclose(file), 0);
 }
 
-static void push_turn(struct fixture *f, uint64_t turn) {
+static struct ctxp_event turn_event(uint64_t turn) {
   struct ctxp_event ev = {.kind = CTXP_KIND_turn, .ts_ms = 1756534219000 + turn * 1000};
   ev.turn.turn = turn;
   ev.turn.bash = ev.turn.total = 10;
   ev.turn.cumulative = (struct ctxp_savings){.bash = 10 * turn, .total = 10 * turn};
+  return ev;
+}
+
+static void push_turn(struct fixture *f, uint64_t turn) {
+  struct ctxp_event ev = turn_event(turn);
   ctxp_test_push(&f->t, &ev);
 }
 
@@ -245,10 +250,30 @@ static void rotation_by_size_is_the_same_after_a_crash(void **state) {
   push_turns(f, 5, 10);
   ctxp_test_crash(&f->t); /* the rotations of 5..10 are undone */
   options(f, "{\"rotate_bytes\":500}");
+  push_turns(f, 5, 10);
+  assert_int_equal(system("rm $(ls events-*.jsonl | tail -n 1)"), 0); /* as an undo leaves it that was cut off */
+  ctxp_test_crash(&f->t);
+  options(f, "{\"rotate_bytes\":500}");
   push_turns(f, 5, 12);
   save(f);
   all_parts(f, 5, &twice);
   assert_string_equal(ctxp_buf_cstr(&twice), ctxp_buf_cstr(&once));
+}
+
+static void a_part_whose_name_is_taken_is_not_written_over(void **state) {
+  struct fixture *f = *state;
+  ctxp_test_open(&f->t, &ctxp_stage_sink_log, "log");
+  options(f, "{\"rotate_bytes\":500}");
+  push_turns(f, 1, 1);
+  save(f);
+  write_to("events-000001.jsonl", "of somebody else\n");
+  int r = 0;
+  for (uint64_t turn = 2; r == 0 && turn < 20; turn++) {
+    struct ctxp_event ev = turn_event(turn);
+    r = ctxp_stage_deliver(f->t.stage, &ev);
+  }
+  assert_int_equal(r, -EEXIST);
+  assert_string_equal(content(f, "events-000001.jsonl"), "of somebody else\n");
 }
 
 static void rotation_by_age_goes_by_the_events_times(void **state) {
@@ -463,6 +488,7 @@ int main(void) {
       TEST(a_reopen_after_a_rename_loses_nothing_and_says_no_gap),
       TEST(lines_that_stood_in_the_file_before_stay),
       TEST(rotation_by_size_is_the_same_after_a_crash),
+      TEST(a_part_whose_name_is_taken_is_not_written_over),
       TEST(rotation_by_age_goes_by_the_events_times),
       TEST(old_parts_go_when_they_are_too_many),
       TEST(a_full_disk_is_an_error_and_nothing_is_lost),
