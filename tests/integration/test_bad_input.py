@@ -543,7 +543,7 @@ def an_unknown_command_or_option_is_named_with_the_nearest(place):
 def a_wrong_command_line_has_an_exit_code_of_its_own(place):
     samples = SOURCE / 'samples'
     for words in (['spend', '--by', 'bogus'], ['spend', '--top', '0'], ['report', '--by', 'bogus', samples], ['report', '--csv', '--json', samples], ['report', '--csv', '--top', '3', samples], ['spend', '--json', '--sort', 'own'],
-                  ['spend', '--sort', 'bogus'], ['send', '--keys', 'x'], ['prices', '--json', '--yaml'], ['keys'], ['report', '--format', 'nosuch', samples], ['import', '--format', 'nosuch', samples],
+                  ['spend', '--sort', 'bogus'], ['send', '--keys', 'x'], ['prices', '--json', '--yaml'], ['keys'], ['report', '--format', 'nosuch', samples], ['report', '--sizes', 'bogus', samples], ['import', '--format', 'nosuch', samples],
                   ['replay', '--top', 'x', place.state], ['tail', '--count', '0'], ['logs', '--lines', '0', 'fold'], ['down', '--timeout', 'x'], ['send', '--timeout', 'x'],
                   ['up', '--log-level', 'loud'], ['help', 'nosuch'], ['completion', 'zsh'], ['options', 'nosuch'], ['report']):
         sentence(place.ctxpipe(*words, code=2))
