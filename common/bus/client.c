@@ -49,7 +49,8 @@ static int set_curve(void *socket, const struct ctxp_client_options *o, struct c
 }
 
 static int open_socket(struct ctxp_client *c, const struct ctxp_client_options *o, struct ctxp_error *err) {
-  c->context = zmq_ctx_new();
+  c->context_is_own = !o->context;
+  c->context = o->context ? o->context : zmq_ctx_new();
   c->socket = c->context ? zmq_socket(c->context, ZMQ_DEALER) : NULL;
   if (!c->socket) return ctxp_error_set(err, -ENOMEM, "client: no socket: %s", zmq_strerror(errno));
   bool tcp = strncmp(o->endpoint, "tcp://", 6) == 0;
@@ -104,7 +105,7 @@ struct ctxp_client *ctxp_client_free(struct ctxp_client *c) {
     zmq_close(c->socket);
   }
   ctxp_handshake_deinit(&c->handshake);
-  if (c->context) zmq_ctx_term(c->context);
+  if (c->context && c->context_is_own) zmq_ctx_term(c->context);
   ctxp_queue_deinit(&c->queue);
   ctxp_client_asks_forget(c);
   ctxp_buf_deinit(&c->frame);
@@ -298,7 +299,8 @@ int ctxp_client_pump_until(struct ctxp_client *c, bool (*done)(const struct ctxp
   uint64_t end = ctxp_clock_ms() + (timeout_ms > 0 ? (uint64_t)timeout_ms : 0);
   for (;;) {
     uint64_t now = ctxp_clock_ms();
-    int r = ctxp_client_pump(c, done(c) || now >= end ? 0 : end - now, true, err);
+    int r = ctxp_client_pump(c, 0, true, err); /* what has come already is not waited for */
+    if (r == 0 && !done(c) && now < end) r = ctxp_client_pump(c, end - now, true, err);
     if (r < 0) return r;
     if (done(c)) return 0;
     if (c->state != OPEN && (r = ctxp_handshake_check(&c->handshake, err)) < 0) return r;

@@ -26,6 +26,7 @@ struct ctxp_client {
   void *data;
   size_t buffer_bytes, batch_bytes;
   void *context, *socket;
+  bool context_is_own;
   struct ctxp_handshake handshake; /* watched where there are keys */
   enum client_state state;
   int dead_code;

@@ -79,6 +79,7 @@ int ctxp_transcript_open(struct ctxp_transcript *t, const struct ctxp_format *fo
 
 void ctxp_transcript_close(struct ctxp_transcript *t) {
   if (t->format) t->format->close(t);
+  t->format = NULL;
   ctxp_buf_deinit(&t->identity);
   ctxp_places_deinit(&t->places);
   t->state = NULL;

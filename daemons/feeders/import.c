@@ -12,6 +12,14 @@
 #define KEY_MAX 200
 #define VERSIONS_MAX 64 /* of one session: each other content under one identity */
 #define TELL_MS 100
+#define AHEAD 8 /* small files that are indexed before the first of them is sent: the collector is asked for their positions meanwhile */
+#define AHEAD_BYTES (256u << 10)
+
+struct indexed { /* a file that is read to be sent */
+  struct ctxp_transcript t;
+  struct ctxp_lines lines;
+  uint32_t number; /* of the file */
+};
 
 struct run {
   const struct ctxp_import_options *options;
@@ -20,7 +28,8 @@ struct run {
   struct ctxp_import_result *result;
   struct ctxp_notes notes;
   struct ctxp_json json;
-  struct ctxp_lines lines;
+  struct indexed large, ahead[AHEAD]; /* ahead: a ring */
+  uint32_t ahead_first, ahead_count;
   struct ctxp_import_progress progress;
   uint64_t told_ms, before; /* before: bytes of the files that are done */
   uint64_t half; /* bytes of the file at hand that are indexed, halved: the other half is sending */
@@ -190,6 +199,34 @@ static int tell_fault(struct run *run, int r, const struct ctxp_error *why, stru
   return 0;
 }
 
+/* ---- small files: indexed ahead ---- */
+static int send_indexed(struct run *run, struct indexed *x, struct ctxp_error *err) {
+  run->file = x->number;
+  int r = send_file(run, &x->t, err);
+  ctxp_transcript_close(&x->t);
+  return r;
+}
+
+/* Sends the first of those that wait until only so many are left. */
+static int send_ahead(struct run *run, uint32_t left, struct ctxp_error *err) {
+  int r = 0;
+  while (r == 0 && run->ahead_count > left) {
+    struct indexed *x = &run->ahead[run->ahead_first];
+    run->ahead_first = (run->ahead_first + 1) % AHEAD;
+    run->ahead_count--;
+    r = send_indexed(run, x, err);
+  }
+  return r;
+}
+
+static int wait_ahead(struct run *run, struct indexed *x, struct ctxp_error *err) {
+  char key[KEY_MAX];
+  const char *agent = run->options->agent ? run->options->agent : x->t.format->name;
+  run->ahead_count++;
+  make_key(&x->t, 1, key);
+  return run->sink->expect ? run->sink->expect(run->sink->data, key, x->t.format->name, agent, err) : 0;
+}
+
 /* ---- opencode's storage: sessions that are no files of their own ---- */
 static int send_text(struct run *run, const char *name, struct opencode_text *text, uint64_t modified_ms, struct ctxp_error *err) {
   ctxp_cleanup(ctxp_transcript_close) struct ctxp_transcript t = {0};
@@ -198,10 +235,12 @@ static int send_text(struct run *run, const char *name, struct opencode_text *te
   if (text->bad)
     ctxp_notes_fault(&run->notes, "%s: %u of its records could not be read and %s passed over", name, text->bad,
         text->bad == 1 ? "was" : "were");
+  int r = send_ahead(run, 0, err);
+  if (r < 0) return r;
   ctxp_lines_memory(&lines, ctxp_buf_raw(text->out));
   init_transcript(run, &t, name, &lines);
   t.live = is_live(run, modified_ms);
-  int r = ctxp_transcript_open(&t, &ctxp_format_opencode, &why);
+  r = ctxp_transcript_open(&t, &ctxp_format_opencode, &why);
   if (r < 0) return tell_fault(run, r, &why, err);
   run->result->lines += t.line_count;
   return t.live && !t.places.count ? 0 : send_file(run, &t, err);
@@ -249,8 +288,8 @@ static int read_storage(struct run *run, const struct ctxp_file *file, struct ct
 }
 
 /* ---- files ---- */
-static void tell_unknown(struct run *run, const struct ctxp_file *file) {
-  if (run->lines.size == 0)
+static void tell_unknown(struct run *run, const struct ctxp_file *file, uint64_t size) {
+  if (size == 0)
     ctxp_notes_fault(&run->notes, "%s: is empty", file->path);
   else if (file->named)
     ctxp_notes_fault(&run->notes, "%s: is no transcript of a format that is known (" CTXP_FORMAT_NAMES ")", file->path);
@@ -259,25 +298,25 @@ static void tell_unknown(struct run *run, const struct ctxp_file *file) {
 }
 
 /* a file that cannot be read is told and passed over; <0: nothing more can be sent */
-static int read_file(struct run *run, const struct ctxp_file *file, struct ctxp_error *err) {
-  ctxp_cleanup(ctxp_transcript_close) struct ctxp_transcript t = {0};
+static int read_file(struct run *run, const struct ctxp_file *file, uint32_t number, struct ctxp_error *err) {
   struct ctxp_error why = {""};
-  bool stored = !run->format || run->format == &ctxp_format_opencode;
-  ctxp_notes_file(&run->notes, file->path);
-  int r = ctxp_lines_open(&run->lines, file->path, &why), s;
-  init_transcript(run, &t, file->path, &run->lines);
-  t.live = is_live(run, run->lines.modified_ms);
-  if (r == 0 && t.live && run->lines.size == 0) return 0;
-  if (r == 0 && stored && is_database(&run->lines)) return read_database(run, file, err);
+  bool stored = !run->format || run->format == &ctxp_format_opencode, small = file->size <= AHEAD_BYTES;
+  int r = send_ahead(run, small ? AHEAD - 1 : 0, err), s;
+  if (r < 0) return r;
+  struct indexed *x = small ? &run->ahead[(run->ahead_first + run->ahead_count) % AHEAD] : &run->large;
+  x->number = run->file = number;
+  r = ctxp_lines_open(&x->lines, file->path, &why);
+  init_transcript(run, &x->t, file->path, &x->lines);
+  x->t.live = is_live(run, x->lines.modified_ms);
+  if (r == 0 && x->t.live && x->lines.size == 0) return 0;
+  if (r == 0 && stored && is_database(&x->lines)) return read_database(run, file, err);
   if (r == 0 && stored && ctxp_str_ends(ctxp_str(file->path), ".json") && (s = read_storage(run, file, err)) <= 0) return s;
-  if (r == 0) r = ctxp_transcript_open(&t, run->format, &why);
-  if (r < 0) return tell_fault(run, r, &why, err);
-  run->result->lines += t.line_count;
-  if (!t.format) {
-    if (!t.live) tell_unknown(run, file); /* else it may not be whole */
-    return 0;
-  }
-  return send_file(run, &t, err);
+  if (r == 0) r = ctxp_transcript_open(&x->t, run->format, &why);
+  if (r == 0 && !x->t.format && !x->t.live) tell_unknown(run, file, x->lines.size); /* else it may not be whole */
+  run->result->lines += r == 0 ? x->t.line_count : 0;
+  if (r == 0 && x->t.format) return small ? wait_ahead(run, x, err) : send_indexed(run, x, err);
+  ctxp_transcript_close(&x->t);
+  return r < 0 ? tell_fault(run, r, &why, err) : 0;
 }
 
 static int read_files(struct run *run, const struct ctxp_files *files, struct ctxp_error *err) {
@@ -287,20 +326,30 @@ static int read_files(struct run *run, const struct ctxp_files *files, struct ct
   for (uint32_t i = 0; r == 0 && i < files->count; i++) {
     if (stopped(run)) return ctxp_error_set(err, -EINTR, "the import was stopped");
     run->half = 0;
-    run->file = i + 1;
-    r = read_file(run, &files->items[i], err);
+    ctxp_notes_file(&run->notes, files->items[i].path);
+    r = read_file(run, &files->items[i], i + 1, err);
     ctxp_notes_file_end(&run->notes);
     run->before += files->items[i].size;
     run->progress.files_done++;
     run->progress.bytes_done = run->before;
     tell(run, false);
   }
-  return r;
+  return r == 0 ? send_ahead(run, 0, err) : r;
+}
+
+static void init_run(struct run *run) {
+  run->large.lines.fd = -1;
+  for (unsigned i = 0; i < AHEAD; i++) run->ahead[i].lines.fd = -1;
 }
 
 static void deinit_run(struct run *run) {
   ctxp_json_deinit(&run->json);
-  ctxp_lines_deinit(&run->lines);
+  ctxp_lines_deinit(&run->large.lines);
+  ctxp_transcript_close(&run->large.t);
+  for (unsigned i = 0; i < AHEAD; i++) {
+    ctxp_transcript_close(&run->ahead[i].t);
+    ctxp_lines_deinit(&run->ahead[i].lines);
+  }
   ctxp_texts_deinit(&run->sessions);
   ctxp_texts_deinit(&run->spawned);
   ctxp_slots_deinit(&run->spawned_by);
@@ -316,7 +365,8 @@ int ctxp_import_check_format(const char *name, struct ctxp_error *err) {
 int ctxp_import_files(const struct ctxp_import_options *options, const struct ctxp_import_sink *sink, struct ctxp_import_result *ret_result,
     struct ctxp_error *err) {
   ctxp_cleanup(ctxp_files_deinit) struct ctxp_files files = {0};
-  ctxp_cleanup(deinit_run) struct run run = {.options = options, .sink = sink, .result = ret_result, .lines = {.fd = -1}};
+  ctxp_cleanup(deinit_run) struct run run = {.options = options, .sink = sink, .result = ret_result};
+  init_run(&run);
   *ret_result = (struct ctxp_import_result){0};
   if (options->format && ctxp_import_check_format(options->format, err) < 0) return -EINVAL;
   if (options->format) run.format = ctxp_format_find(options->format);
@@ -342,10 +392,11 @@ int ctxp_import_memory(
     struct ctxp_raw bytes, int (*send)(void *data, const struct ctxp_event *event, uint64_t seq, struct ctxp_error *err), void *data) {
   const struct ctxp_import_options options = {0};
   ctxp_cleanup(ctxp_import_result_deinit) struct ctxp_import_result result = {0};
-  ctxp_cleanup(deinit_run) struct run run = {.options = &options, .result = &result, .lines = {.fd = -1}};
+  ctxp_cleanup(deinit_run) struct run run = {.options = &options, .result = &result};
   ctxp_cleanup(ctxp_transcript_close) struct ctxp_transcript t = {0};
   struct ctxp_lines lines;
   struct ctxp_error err;
+  init_run(&run);
   ctxp_notes_begin(&run.notes, &result);
   ctxp_notes_file(&run.notes, "memory");
   ctxp_lines_memory(&lines, bytes);

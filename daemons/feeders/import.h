@@ -6,6 +6,8 @@
 struct ctxp_import_sink {
   /* Begins with a file: *ret_position is the last number that is known of this key. */
   int (*open)(void *data, const char *key, const char *product, const char *agent, uint64_t *ret_position, struct ctxp_error *err);
+  /* A file of this key comes soon, after others: its position may be asked for meanwhile. NULL: that takes no time. */
+  int (*expect)(void *data, const char *key, const char *product, const char *agent, struct ctxp_error *err);
   int (*send)(void *data, const struct ctxp_event *event, uint64_t seq, struct ctxp_error *err);
   /* The file is done; what was sent need not have arrived yet. */
   int (*close)(void *data, struct ctxp_error *err);

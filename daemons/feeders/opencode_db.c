@@ -191,7 +191,9 @@ static int read_session(struct opencode_db *db, void *data, struct ctxp_error *e
   auto_statement *rows = NULL;
   ctxp_auto_buf last = {0};
   int step, r = begin(reading);
-  if (r == 0 && (sqlite3_prepare_v2(db->sql, query, -1, &rows, NULL) != SQLITE_OK || sqlite3_bind_text(rows, 1, reading->session->id, -1, SQLITE_STATIC) != SQLITE_OK))
+  if (r == 0 &&
+      (sqlite3_prepare_v2(db->sql, query, -1, &rows, NULL) != SQLITE_OK ||
+          sqlite3_bind_text(rows, 1, reading->session->id, -1, SQLITE_STATIC) != SQLITE_OK))
     return fault(db, err);
   while (r == 0 && (step = sqlite3_step(rows)) != SQLITE_DONE) {
     if (step != SQLITE_ROW) return fault(db, err);

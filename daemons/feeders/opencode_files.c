@@ -156,7 +156,10 @@ int opencode_files_read(const char *path, struct opencode_text *text, uint64_t *
   struct ctxp_json *json = text->json;
   if (!full || !find_folders(full, &messages, &parts)) return 1;
   int r = load_json(&reading, full);
-  if (r > 0 || (r == 0 && (ctxp_json_type(json, ctxp_json_get(json, 0, "id")) != CTXP_JSON_STRING || ctxp_json_type(json, ctxp_json_get(json, 0, "time")) != CTXP_JSON_OBJECT)))
+  if (r > 0 ||
+      (r == 0 &&
+          (ctxp_json_type(json, ctxp_json_get(json, 0, "id")) != CTXP_JSON_STRING ||
+              ctxp_json_type(json, ctxp_json_get(json, 0, "time")) != CTXP_JSON_OBJECT)))
     return 1;
   if (r == 0) {
     opencode_text_begin(text, ctxp_buf_view(&reading.file));

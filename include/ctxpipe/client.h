@@ -26,6 +26,7 @@ struct ctxp_client_options { /* all texts borrowed for the call of ctxp_client_n
   size_t buffer_bytes; /* what may wait for acknowledgement; 0: 32 MiB */
   size_t batch_bytes; /* 0: an event leaves at once. Else events wait for each other until they have so many bytes together, or
                               until any call but send: for importers, which end with a flush */
+  void *context; /* a ZeroMQ context that outlives the client, for several clients of one process; NULL: one of its own */
   /* called for every event that the collector refused, from within any call; may be NULL */
   void (*refused)(void *data, uint64_t seq, struct ctxp_str kind, struct ctxp_str field, struct ctxp_str reason);
   void *data;

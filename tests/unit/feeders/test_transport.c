@@ -49,6 +49,23 @@ static uint64_t expected_events(void) {
   return events;
 }
 
+#define MANY 70 /* more than there are clients at a time */
+
+/* each of them twice, as a copy under another name */
+static void write_many(const char *dir) {
+  for (unsigned i = 0; i < 2 * MANY; i++) {
+    char path[128];
+    snprintf(path, sizeof(path), "%s/%c%03u.jsonl", dir, i < MANY ? 'a' : 'b', i % MANY);
+    FILE *file = fopen(path, "we");
+    assert_non_null(file);
+    fprintf(file,
+        "{\"type\":\"session\",\"version\":3,\"id\":\"s%u\",\"cwd\":\"/x\",\"timestamp\":\"2026-01-01T00:00:00Z\"}\n"
+        "{\"type\":\"message\",\"id\":\"m\",\"parentId\":null,\"message\":{\"role\":\"user\",\"content\":\"hello\"}}\n",
+        i % MANY);
+    fclose(file);
+  }
+}
+
 static unsigned stored(struct world *w) {
   unsigned count = 0;
   for (const char *at = world_events(w); at && *at; count++) {
@@ -74,6 +91,32 @@ static void the_samples_arrive_once_however_often_they_are_imported(void **state
   world_stop(&w);
   assert_int_equal(stored(&w), expected_events());
   world_remove(&w);
+}
+
+static void many_small_sessions_and_their_copies_arrive_once(void **state) {
+  (void)state;
+  struct world w;
+  struct job job;
+  char dir[] = "/tmp/ctxp-many-XXXXXX", command[64];
+  assert_non_null(mkdtemp(dir));
+  write_many(dir);
+  prepare(&w, &job);
+  const char *path = dir;
+  job.options.paths = &path;
+  world_start(&w);
+  for (unsigned i = 0; i < 2; i++) {
+    run(&job);
+    if (job.r < 0) fail_msg("%s", job.err.text);
+    assert_int_equal(job.result.files, 2 * MANY);
+    assert_int_equal(job.result.sessions, MANY);
+    assert_int_equal(job.result.events, i ? 0 : MANY * 5); /* start, work, message, and the two ends */
+    ctxp_import_result_deinit(&job.result);
+  }
+  world_stop(&w);
+  assert_int_equal(stored(&w), MANY * 5);
+  world_remove(&w);
+  snprintf(command, sizeof(command), "rm -r '%s'", dir);
+  assert_int_equal(system(command), 0); /* NOLINT: a path of the test's own */
 }
 
 static void a_collector_that_dies_in_between_gets_the_rest(void **state) {
@@ -117,6 +160,7 @@ int main(int argc, char **argv) {
   samples = argc > 1 ? argv[1] : "samples";
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_samples_arrive_once_however_often_they_are_imported),
+      cmocka_unit_test(many_small_sessions_and_their_copies_arrive_once),
       cmocka_unit_test(a_collector_that_dies_in_between_gets_the_rest),
       cmocka_unit_test(a_stop_ends_the_wait_for_a_collector),
   };
