@@ -348,7 +348,7 @@ int ctxp_fold_sizes_step(struct ctxp_fold_sizes *z, const struct ctxp_fold_windo
   if (!st.cal) return -ENOMEM;
   st.factor = ctxp_fold_factor(st.cal);
   if (before && before->flags & CTXP_FOLD_REPORTED) {
-    st.output = before->output;
+    st.output = before->output + (before->flags & CTXP_FOLD_REASONING_APART ? before->reasoning : 0);
     st.reasoning = before->reasoning;
   }
   bool begun = z->begun;
