@@ -181,8 +181,12 @@ static void read_output(struct reader *r, uint32_t payload) {
 }
 
 static void read_reasoning(struct reader *r, uint32_t payload) {
-  new_message(r, CTXP_ROLE_assistant, CTXP_BAND_assistant, ITEM_REPLY, NULL)->thinks = true;
-  mix(r, ctxp_json_get(r->json, payload, "encrypted_content"));
+  struct ctxp_story_message *m = new_message(r, CTXP_ROLE_assistant, CTXP_BAND_assistant, ITEM_REPLY, NULL);
+  uint32_t encrypted = ctxp_json_get(r->json, payload, "encrypted_content");
+  m->thinks = true;
+  m->pieces = 1; /* all of it is thinking, which the counts tell */
+  m->signature_units = ctxp_json_units(r->json, encrypted);
+  mix(r, encrypted);
 }
 
 static void pass_over(struct reader *r, const char *type, struct ctxp_str inner) {

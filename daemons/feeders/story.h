@@ -29,7 +29,7 @@ struct ctxp_story_call {
 struct ctxp_story_message {
   uint32_t id, label, tool, answers; /* names */
   uint32_t images, calls, last_call; /* calls: + 1 */
-  uint64_t tokens, units, reasoning;
+  uint64_t tokens, units, reasoning, signature_units;
   uint64_t pieces; /* 0: not known */
   struct ctxp_span text; /* of a result */
   bool wrapped; /* the text is JSON with the output in it */

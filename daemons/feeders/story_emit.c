@@ -160,6 +160,7 @@ static int send_message(struct emitter *e, struct ctxp_thread *thread, uint64_t 
   if (m->thinks) {
     struct ctxp_thinking thinking = {0};
     if (m->reasoning) ctxp_set(&thinking, thinking, tokens, m->reasoning);
+    if (m->signature_units) ctxp_set(&thinking, thinking, signatureUnits, m->signature_units);
     ctxp_set(message, context_message, thinking, thinking);
   }
   return r < 0 ? r : ctxp_threads_send(&e->threads, thread, base, SLOT_MESSAGE, &ev);

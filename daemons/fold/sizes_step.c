@@ -173,14 +173,20 @@ static void drop_thinking(struct ctxp_fold_sizes *z) {
   }
 }
 
-/* results of the turn that ended, at most a quarter of each */
+/* results of the turn that ended, at most a quarter */
 static void take_results(struct ctxp_fold_sizes *z, uint64_t *n) {
-  for (uint32_t i = z->turn.count; *n && i-- > 0;) {
+  uint64_t sum = 0, left;
+  for (uint32_t i = 0; i < z->turn.count; i++) sum += z->places.at[z->turn.at[i]].size;
+  uint64_t part = sum / 4 < *n ? sum / 4 : *n;
+  left = part;
+  *n -= part;
+  for (uint32_t i = 0; left && i < z->turn.count; i++) {
     uint32_t place = z->turn.at[i];
     struct ctxp_fold_weight *p = &z->places.at[place];
-    uint64_t part = p->size / 4 < *n ? p->size / 4 : *n;
-    ctxp_fold_sizes_set(z, place, p->size - part, p->think);
-    *n -= part;
+    uint64_t own = p->size, mine = sum ? left * own / sum : 0;
+    sum -= own;
+    left -= mine;
+    ctxp_fold_sizes_set(z, place, own - mine, p->think);
   }
 }
 
