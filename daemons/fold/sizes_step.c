@@ -205,7 +205,7 @@ static int shrink(struct step *st, uint64_t n, bool dropped) {
   uint64_t deep = (uint64_t)st->input / 10 > 2000 ? (uint64_t)st->input / 10 : 2000;
   if (dropped) take_results(z, &n);
   take_thinking(z, &n);
-  uint64_t room = n <= deep ? ctxp_fold_positive(z->u + z->x) : ctxp_fold_positive(z->x), part = n < room ? n : room;
+  uint64_t room = n <= deep || n >= z->resident ? ctxp_fold_positive(z->u + z->x) : ctxp_fold_positive(z->x), part = n < room ? n : room;
   int r = ctxp_fold_sizes_unseen(z, -(int64_t)part);
   n -= part;
   if (r < 0 || n == 0) return r;
