@@ -190,21 +190,25 @@ static void take_results(struct ctxp_fold_sizes *z, uint64_t *n) {
   }
 }
 
-static void take_thinking(struct ctxp_fold_sizes *z, uint64_t *n) {
-  for (uint32_t i = z->pool.count; *n && i-- > 0;) {
-    uint32_t place = z->pool.at[i];
-    struct ctxp_fold_weight *p = &z->places.at[place];
-    uint64_t part = p->think < *n ? p->think : *n;
-    if (part) ctxp_fold_sizes_set(z, place, p->size, p->think - part);
-    *n -= part;
-  }
+static void take_thinking_of(struct ctxp_fold_sizes *z, uint32_t place, uint64_t *n) {
+  struct ctxp_fold_weight *p = &z->places.at[place];
+  uint64_t part = p->think < *n ? p->think : *n;
+  if (part) ctxp_fold_sizes_set(z, place, p->size, p->think - part);
+  *n -= part;
+}
+
+/* the newest first: of the reply that came in, then of those since the last message of a person */
+static void take_thinking(const struct step *st, uint64_t *n) {
+  const struct ctxp_fold_sizes *z = st->z;
+  if (st->thinker) take_thinking_of(st->z, st->thinker - 1, n);
+  for (uint32_t i = z->pool.count; *n && i-- > 0;) take_thinking_of(st->z, z->pool.at[i], n);
 }
 
 static int shrink(struct step *st, uint64_t n, bool dropped) {
   struct ctxp_fold_sizes *z = st->z;
   uint64_t deep = (uint64_t)st->input / 10 > 2000 ? (uint64_t)st->input / 10 : 2000;
   if (dropped) take_results(z, &n);
-  take_thinking(z, &n);
+  take_thinking(st, &n);
   uint64_t room = n <= deep || n >= z->resident ? ctxp_fold_positive(z->u + z->x) : ctxp_fold_positive(z->x), part = n < room ? n : room;
   int r = ctxp_fold_sizes_unseen(z, -(int64_t)part);
   n -= part;
