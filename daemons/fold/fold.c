@@ -8,7 +8,11 @@
 
 struct options {
   uint64_t spend_every, top;
+  int sizes;
 };
+enum { SIZES_LEDGER,
+  SIZES_ESTIMATE };
+static const char *const sizes_choices[] = {"ledger", "estimate", NULL};
 
 static const struct ctxp_option option_table[] = {
     {.name = "spend_every",
@@ -27,6 +31,14 @@ static const struct ctxp_option option_table[] = {
         .unit = "rows",
         .offset = offsetof(struct options, top),
         .help = "rows of such a bill by message, view and tool; the others are one row together"},
+    {.name = "sizes",
+        .type = CTXP_OPTION_ENUM,
+        .initial = "ledger",
+        .choices = sizes_choices,
+        .unit = "",
+        .offset = offsetof(struct options, sizes),
+        .help = "how large a message is: ledger, what the reported input grew by when it came in; estimate, what its definition says; of "
+                "conversations that begin"},
     {.name = NULL}};
 
 static const struct ctxp_consume consumes[] = {{CTXP_KIND_session_start, 0}, {CTXP_KIND_session_end, 0}, {CTXP_KIND_agent_start, 0},
@@ -187,6 +199,13 @@ static int on_prompt(struct ctxp_stage *stage, struct ctxp_fold_window *w, const
   uint32_t request = 0;
   int known = ctxp_fold_call_get(stage, id, &call), r = known;
   if (known == 0) r = repeat(stage, &call, ev);
+  if (known == 0 && r == 0) { /* billed elsewhere: here it only says how large the window is */
+    ctxp_fold_price(p, NULL, &q);
+    memset(q.parts, 0, sizeof(q.parts));
+    q.cost_output_nano = 0;
+    q.flags &= CTXP_FOLD_REPORTED;
+    r = ctxp_fold_window_model(w, p->model, &q.model);
+  }
   if (known == 1) {
     figures(stage, p, &q);
     q.flags |= CTXP_FOLD_COUNTED | w->since;
@@ -244,6 +263,8 @@ static int event(struct ctxp_stage *stage, const struct ctxp_event *ev) {
   struct ctxp_fold_window *w;
   bool known;
   if (ev->kind == CTXP_KIND_gap || ev->kind == CTXP_KIND_hold) return pass_on(stage, ev);
+  const struct options *o = ctxp_stage_options(stage);
+  ((struct ctxp_fold *)ctxp_stage_state(stage))->by_estimate = o->sizes == SIZES_ESTIMATE;
   int r = ctxp_fold_window_of(stage, ev, &known, &w);
   if (r < 0) return r;
   if (info->group == CTXP_GROUP_MECHANISM) return from_mechanism(stage, w, ev);

@@ -42,6 +42,11 @@ struct ctxp_fold_message {
   uint8_t band, role, label_kind; /* label_kind: CTXP_LABEL_COUNT: by band */
   bool defined;
   bool copied; /* the call that it answers is another window's, of which this one is a copy */
+  /* of its size (sizes.h) */
+  bool person, thinks; /* a person wrote it; it holds thinking */
+  uint32_t pieces, images;
+  uint32_t thinking, signature; /* of its thinking: tokens, length of its signature; 0: not said */
+  uint32_t reply_of; /* the request (+ 1) whose response it is; 0: none */
 };
 struct ctxp_fold_call { /* a tool call in an assistant message */
   struct ctxp_hash128 id;
@@ -123,6 +128,7 @@ struct ctxp_fold_window {
   CTXP_FOLD_ARRAY(struct ctxp_str, models);
   struct ctxp_fold_index message_index, call_index;
   struct ctxp_fold_spend *spend; /* NULL: not run yet */
+  bool by_estimate; /* sizes as the definitions say them */
   uint64_t evicted_tokens; /* out of the window since the last request */
   uint32_t counted; /* requests billed here */
   uint64_t tools_hash; /* of the tool texts last seen; 0: none */

@@ -24,7 +24,7 @@ static void expect_lines(const char *kind, bool seed_only, const char *lines) {
 
 static void the_seeds_example_lines_come_out_byte_for_byte(void **state) {
   (void)state;
-  fold_open(&t, NULL);
+  fold_open(&t, FOLD_ESTIMATE);
   fold_push(&t,
       "{\"ts\":\"2026-08-30T06:10:19.549Z\",\"kind\":\"amnesia-tag\",\"toolCallId\":\"call_...\",\"tool\":\"read\",\"decision\":\"RETAIN\","
       "\"tokens\":485}");
@@ -50,7 +50,7 @@ static void the_seeds_example_lines_come_out_byte_for_byte(void **state) {
 
 static void what_came_between_turns_counts_once_in_the_next_that_ends(void **state) {
   (void)state;
-  fold_open(&t, NULL);
+  fold_open(&t, FOLD_ESTIMATE);
   fold_push(&t, BASH, "");
   fold_push(&t, "{\"kind\":\"turn_start\",\"turn\":0}");
   fold_push(&t, "{\"kind\":\"lazy\",\"avoidedTokens\":500}");
@@ -65,7 +65,7 @@ static void what_came_between_turns_counts_once_in_the_next_that_ends(void **sta
 static void what_was_not_applied_is_potential_and_in_no_total(void **state) {
   (void)state;
   ctxp_auto_buf reply = {0};
-  fold_open(&t, NULL);
+  fold_open(&t, FOLD_ESTIMATE);
   fold_push(&t, BASH, ",\"applied\":false");
   fold_push(&t, "{\"ts\":\"2026-09-01T08:00:00.000Z\",\"kind\":\"turn_end\",\"turn\":0}");
   expect_lines("turn", true, TURN("2026-09-01T08:00:00.000Z", "0", "0", "0", "0", "0", "0"));
@@ -83,7 +83,7 @@ static struct ctxp_turn last_turn(void) {
 
 static void net_is_total_less_auxiliary_calls_and_regret_and_may_be_negative(void **state) {
   (void)state;
-  fold_open(&t, NULL);
+  fold_open(&t, FOLD_ESTIMATE);
   fold_push(&t, BASH, "");
   fold_push(&t,
       "{\"kind\":\"aux\",\"mechanism\":\"bash\",\"model\":\"small\",\"inputTokens\":2000,\"outputTokens\":100,\"durationMs\":7,\"outcome\":"
@@ -100,7 +100,7 @@ static void net_is_total_less_auxiliary_calls_and_regret_and_may_be_negative(voi
 
 static void what_was_never_applied_leaves_its_turn_or_else_is_regret(void **state) {
   (void)state;
-  fold_open(&t, NULL);
+  fold_open(&t, FOLD_ESTIMATE);
   fold_push(&t, BASH, "");
   fold_push(&t, REGRET, "not applied");
   fold_push(&t, "{\"kind\":\"turn_end\",\"turn\":0}");
@@ -178,7 +178,7 @@ static void what_is_taken_back_behind_the_end_is_a_turn_of_its_own(void **state)
 
 static void what_was_applied_and_came_back_is_regret_and_carried_no_more(void **state) {
   (void)state;
-  fold_open(&t, NULL);
+  fold_open(&t, FOLD_ESTIMATE);
   fold_push(&t, BASH, "");
   fold_push(&t, REGRET, "came back");
   fold_push(&t, "{\"kind\":\"prompt\",\"callId\":\"c\",\"model\":\"v/m\",\"append\":[{\"id\":\"u\"}],\"usage\":{\"input\":1000}}");
@@ -195,7 +195,7 @@ static void prompt(const char *call, unsigned keep, const char *append) {
 
 static void what_is_kept_out_is_carried_in_every_request_until_a_compaction(void **state) {
   (void)state;
-  fold_open(&t, NULL);
+  fold_open(&t, FOLD_ESTIMATE);
   prompt("c1", 0, "{\"id\":\"u\"}");
   fold_push(&t, BASH, "");
   fold_push(&t, "{\"kind\":\"turn_end\",\"turn\":0}");
@@ -214,7 +214,7 @@ static void what_is_kept_out_is_carried_in_every_request_until_a_compaction(void
 
 static void a_rewind_before_its_place_ends_what_is_carried(void **state) {
   (void)state;
-  fold_open(&t, NULL);
+  fold_open(&t, FOLD_ESTIMATE);
   prompt("c1", 0, "{\"id\":\"u\"},{\"id\":\"v\"}");
   fold_push(&t, BASH, "");
   prompt("c2", 2, "{\"id\":\"a\"},{\"id\":\"r\"}");
@@ -225,7 +225,7 @@ static void a_rewind_before_its_place_ends_what_is_carried(void **state) {
 
 static void a_session_end_closes_a_turn_that_has_something(void **state) {
   (void)state;
-  fold_open(&t, NULL);
+  fold_open(&t, FOLD_ESTIMATE);
   fold_push(&t, "{\"kind\":\"turn_end\",\"turn\":4}");
   fold_push(&t, "{\"kind\":\"session_end\"}");
   assert_int_equal(t.emitted_count, 1);
@@ -238,7 +238,7 @@ static void a_session_end_closes_a_turn_that_has_something(void **state) {
 static void threads_have_their_own_turns_and_the_session_their_sum(void **state) {
   (void)state;
   ctxp_auto_buf reply = {0};
-  fold_open(&t, NULL);
+  fold_open(&t, FOLD_ESTIMATE);
   fold_push(&t, BASH, "");
   fold_push(&t, BASH, ",\"thread\":\"sub\"");
   fold_push(&t, "{\"kind\":\"turn_end\",\"turn\":0,\"thread\":\"sub\"}");
@@ -261,7 +261,7 @@ static void threads_have_their_own_turns_and_the_session_their_sum(void **state)
 static void a_snapshot_is_restored_for_a_session_that_is_not_known(void **state) {
   (void)state;
   ctxp_auto_buf reply = {0};
-  fold_open(&t, NULL);
+  fold_open(&t, FOLD_ESTIMATE);
   fold_push(&t, RESTORE, 1006, OLD_TURN);
   assert_int_equal(t.emitted[0].event.kind, CTXP_KIND_restored);
   char *snapshot = fold_json(t.emitted[0].event.restored.snapshot);
@@ -284,7 +284,7 @@ static void a_snapshot_is_restored_for_a_session_that_is_not_known(void **state)
 
 static void a_restore_that_does_not_fit_is_refused_by_name(void **state) {
   (void)state;
-  fold_open(&t, NULL);
+  fold_open(&t, FOLD_ESTIMATE);
   fold_push(&t, "{\"kind\":\"session_start\",\"product\":\"pi\",\"restore\":{\"cumulative\":{\"bash\":1000,\"amnesia\":1,\"lazy\":2},"
                 "\"turns\":[]}}");
   assert_int_equal(t.emitted_count, 0);
@@ -312,7 +312,7 @@ static void a_restored_total_is_taken_as_it_was_given(void **state) {
 static void at_most_the_last_forty_turns_are_restored(void **state) {
   (void)state;
   ctxp_auto_buf turns = {0};
-  fold_open(&t, NULL);
+  fold_open(&t, FOLD_ESTIMATE);
   for (unsigned i = 0; i < 45; i++)
     ctxp_buf_printf(&turns, "%s{\"turn\":%u,\"bash\":0,\"amnesia\":0,\"lazy\":0,\"total\":0}", i ? "," : "", i);
   fold_push(&t, RESTORE, 1006, ctxp_buf_cstr(&turns));
@@ -328,7 +328,7 @@ static void at_most_the_last_forty_turns_are_restored(void **state) {
 static void lazys_denominator_is_the_catalogue_and_the_skills(void **state) {
   (void)state;
   ctxp_auto_buf reply = {0};
-  fold_open(&t, NULL);
+  fold_open(&t, FOLD_ESTIMATE);
   fold_push(&t,
       "{\"kind\":\"agent_start\",\"tools\":[{\"name\":\"grep\",\"description\":\"find "
       "text\",\"parameters\":{\"type\":\"object\"},\"guidelines\":[\"be brief\",\"be kind\"]}],"
