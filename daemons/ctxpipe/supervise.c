@@ -156,7 +156,8 @@ static void drain_without(struct supervisor *sv, struct node *n) {
   if (sv->phase == DRAINING && soon < sv->deadline) sv->deadline = soon;
 }
 
-/* What is being started, or waits for its next start, is started now and drained when it is ready: its trouble may be over. */
+/* What is not running, because it waits for its next start or was given up, is started once more and drained when it is ready: its trouble
+   may be over. */
 static void drain(struct supervisor *sv) {
   struct ctxp_error err;
   if (sv->phase == STARTING) {
@@ -169,7 +170,7 @@ static void drain(struct supervisor *sv) {
     struct node *n = &sv->nodes[i];
     if (n->state == NODE_READY)
       kill(n->pid, SIGTERM);
-    else if (n->state != NODE_STARTING && (n->state != NODE_BACKOFF || start_node(sv, n, &err) < 0))
+    else if (n->state != NODE_STARTING && start_node(sv, n, &err) < 0)
       drain_without(sv, n);
   }
 }

@@ -42,9 +42,9 @@ int ctxp_fold_spend_event(struct ctxp_fold_window *w, uint64_t top, struct ctxp_
   if (r == 0) r = ctxp_fold_rows_finish(&rows, top);
   if (r == 0) {
     const struct ctxp_fold_figures *f = &rows.figures;
-    uint64_t resident = ctxp_fold_spend_resident(w->spend);
+    uint64_t resident = ctxp_fold_spend_resident(w), evicted = ctxp_fold_spend_evicted(w);
     *ret = (struct ctxp_spend){.requests = f->requests,
-        .windowTokens = resident > w->evicted_tokens ? resident - w->evicted_tokens : 0,
+        .windowTokens = resident > evicted ? resident - evicted : 0,
         .billed = ctxp_fold_billed(f),
         .costNano = (int64_t)f->cost_input_nano,
         .unpricedInput = f->unpriced_input,
@@ -93,7 +93,7 @@ static const char *const shown_figures[] = {"requests", "requestsUnreported", "i
 static void pack_figures(struct ctxp_buf *out, const struct ctxp_fold_figures *f) {
   const uint64_t values[FIGURES] = {f->requests, f->unreported, f->tokens[CTXP_FOLD_UNCACHED], f->tokens[CTXP_FOLD_READ],
       f->tokens[CTXP_FOLD_WRITE_5M], f->tokens[CTXP_FOLD_WRITE_1H], f->output, f->reasoning, ctxp_fold_billed(f), f->cost_nano,
-      f->cost_input_nano, f->unpriced_input + f->unpriced_output, 0 /* sizes by estimate leave nothing unexplained */};
+      f->cost_input_nano, f->unpriced_input + f->unpriced_output, f->unexplained};
   for (size_t i = 0; i < FIGURES; i++) pair_u64(out, shown_figures[i], values[i]);
 }
 
@@ -103,6 +103,38 @@ static void pack_time(struct ctxp_buf *out, const char *key, uint64_t utc_ms) {
     ctxp_pack_time(out, utc_ms);
   else
     ctxp_pack_nil(out);
+}
+
+/* what the sizes are worth */
+static void pack_calibration(struct ctxp_buf *out, const struct ctxp_fold_window *w) {
+  const struct ctxp_fold_figures *f = ctxp_fold_spend_figures(w->spend);
+  const struct ctxp_fold_sizes *z = ctxp_fold_spend_sizes(w->spend);
+  uint32_t models = 0;
+  ctxp_pack_map(out, 10);
+  pair_str(out, "sizes", z->by_estimate ? CTXP_STR("estimate") : CTXP_STR("ledger"));
+  pair_str(out, "estimator", z->by_estimate ? CTXP_STR("definitions") : CTXP_STR("pieces"));
+  pair_u64(out, "estimated", f->estimated);
+  pair_u64(out, "reported", ctxp_fold_billed(f));
+  pair_u64(out, "notRecorded", z->first_u);
+  pair_u64(out, "cameIn", z->came_in);
+  pair_u64(out, "misfits", z->misfits);
+  pair_u64(out, "predictionError", z->wrong);
+  pair_u64(out, "growth", z->growth);
+  ctxp_pack_cstr(out, "models");
+  size_t mark = ctxp_pack_array_open(out);
+  for (uint32_t i = 0; i < z->models.count; i++) {
+    const struct ctxp_fold_calibration *c = &z->models.at[i];
+    if (!c->tokenizer) continue;
+    ctxp_pack_map(out, 5);
+    pair_str(out, "model", i ? w->models.at[i - 1] : (struct ctxp_str){"", 0});
+    pair_u64(out, "tokensPer1024Pieces", ctxp_fold_factor(c));
+    pair_u64(out, "steps", c->steps);
+    pair_u64(out, "deviationPermille", c->grown ? 1000 * c->off / c->grown : 0);
+    ctxp_pack_cstr(out, "dropsThinking");
+    c->vote ? ctxp_pack_bool(out, c->vote > 0) : ctxp_pack_nil(out);
+    models++;
+  }
+  ctxp_pack_close(out, mark, models);
 }
 
 static void pack_window(struct ctxp_buf *out, const struct ctxp_fold_window *w) {
@@ -120,10 +152,7 @@ static void pack_window(struct ctxp_buf *out, const struct ctxp_fold_window *w) 
   pack_time(out, "first", f->first_ms);
   pack_time(out, "last", f->last_ms);
   ctxp_pack_cstr(out, "calibration");
-  ctxp_pack_map(out, 3);
-  pair_str(out, "estimator", CTXP_STR(CTXP_FOLD_ESTIMATOR));
-  pair_u64(out, "estimated", f->estimated);
-  pair_u64(out, "reported", ctxp_fold_billed(f));
+  pack_calibration(out, w);
 }
 
 /* `key` names the row's own label: band, tool; views and messages have `label` */
@@ -166,7 +195,29 @@ static void pack_row(struct ctxp_buf *out, const struct ctxp_fold_rows *rows, un
   pair_u64(out, "first", r->first);
   pair_u64(out, "last", r->last);
   ctxp_pack_cstr(out, "error");
-  ctxp_pack_nil(out);
+  rows->ledger ? ctxp_pack_u64(out, ctxp_fold_row_error(r)) : ctxp_pack_nil(out);
+}
+
+static void pack_parts(struct ctxp_buf *out, const struct ctxp_fold_rows *rows) {
+  size_t mark = ctxp_pack_array_open(out);
+  uint32_t n = 0;
+  for (unsigned p = 0; p < CTXP_FOLD_PARTS; p++) {
+    const struct ctxp_fold_part_row *r = &rows->parts[p];
+    if (r->turns == 0) continue;
+    ctxp_pack_map(out, 8);
+    pair_str(out, "part", ctxp_str(ctxp_fold_part_names[p]));
+    pair_str(out, "band", ctxp_str(ctxp_band_name(p == CTXP_FOLD_THINKING ? CTXP_BAND_assistant : CTXP_BAND_system)));
+    pair_u64(out, "own", r->own);
+    pair_u64(out, "billed", r->billed);
+    ctxp_pack_cstr(out, "costNano");
+    r->priced ? ctxp_pack_u64(out, r->cost_nano) : ctxp_pack_nil(out);
+    ctxp_pack_cstr(out, "costTieredNano");
+    r->priced ? ctxp_pack_u64(out, r->tiered_nano) : ctxp_pack_nil(out);
+    pair_u64(out, "turns", r->turns);
+    pair_u64(out, "error", (uint64_t)r->error);
+    n++;
+  }
+  ctxp_pack_close(out, mark, n);
 }
 
 static void pack_busts(struct ctxp_buf *out, const struct ctxp_fold_bust_sum *busts) {
@@ -204,7 +255,7 @@ static void pack_sessions(struct ctxp_buf *out, struct report *rep) {
 
 static void pack_report(struct ctxp_buf *out, struct report *rep, const char *prices) {
   static const char *const names[] = {"bands", "views", "tools", "messages"};
-  ctxp_pack_map(out, 9 + (rep->by_message ? 1 : 0));
+  ctxp_pack_map(out, 10 + (rep->by_message ? 1 : 0));
   pair_u64(out, "schema", 1);
   ctxp_pack_cstr(out, "prices");
   ctxp_pack_map(out, 1);
@@ -221,6 +272,8 @@ static void pack_report(struct ctxp_buf *out, struct report *rep, const char *pr
     ctxp_pack_array(out, t->count);
     for (uint32_t i = 0; i < t->count; i++) pack_row(out, &rep->rows, g, &t->at[i]);
   }
+  ctxp_pack_cstr(out, "parts");
+  pack_parts(out, &rep->rows);
   ctxp_pack_cstr(out, "cacheBusts");
   pack_busts(out, rep->rows.busts);
   ctxp_pack_cstr(out, "potential");

@@ -12,7 +12,7 @@
 
 struct ctxp_fold_figures { /* of the counted requests */
   uint64_t requests, unreported, tokens[CTXP_FOLD_CLASSES], output, reasoning;
-  uint64_t cost_nano, cost_input_nano, unpriced_input, unpriced_output, estimated;
+  uint64_t cost_nano, cost_input_nano, unpriced_input, unpriced_output, estimated, unexplained;
   uint64_t first_ms, last_ms;
 };
 static inline uint64_t ctxp_fold_billed(const struct ctxp_fold_figures *f) {
@@ -24,8 +24,10 @@ struct ctxp_fold_item { /* a message in a band */
   struct ctxp_fold_sum sum;
   uint32_t message, next; /* next item of the same message, + 1 */
   uint32_t priced; /* priced requests that had it */
+  uint32_t own; /* what it cost to bring in; an estimate until it is `sized` */
   uint8_t band;
   bool seen; /* a counted request had it */
+  bool sized;
 };
 enum ctxp_fold_bust {
   CTXP_FOLD_BUST_COMPACTION,
@@ -41,10 +43,20 @@ struct ctxp_fold_bust_sum {
   uint64_t count, tokens, cost_nano;
 };
 
+/* of two reported requests, one after the other */
+void ctxp_fold_find_bust(
+    struct ctxp_fold_bust_sum busts[CTXP_FOLD_BUSTS], const struct ctxp_fold_request *before, const struct ctxp_fold_request *q);
+
 struct ctxp_fold_band_sum {
   struct ctxp_fold_sum sum;
   uint64_t own;
   uint32_t messages, turns, first, last, priced;
+};
+enum ctxp_fold_part { /* of a band, and of no message: rows of their own */
+  CTXP_FOLD_SYSTEM, /* of `system`: what the first request had beyond its messages */
+  CTXP_FOLD_CAME_IN, /* of `system`: what came in later and no message shows */
+  CTXP_FOLD_THINKING, /* of `assistant` */
+  CTXP_FOLD_PARTS
 };
 /* Runs over the requests that came since the last call, from the start if it must. -ENOMEM. */
 int ctxp_fold_spend_run(struct ctxp_fold_window *w) __attribute__((warn_unused_result));
@@ -54,7 +66,11 @@ const struct ctxp_fold_figures *ctxp_fold_spend_figures(const struct ctxp_fold_s
 /* bands[CTXP_BAND_COUNT] is what no message answers for. */
 const struct ctxp_fold_band_sum *ctxp_fold_spend_bands(const struct ctxp_fold_spend *spend);
 const struct ctxp_fold_bust_sum *ctxp_fold_spend_busts(const struct ctxp_fold_spend *spend);
-uint64_t ctxp_fold_spend_resident(const struct ctxp_fold_spend *spend); /* estimate of the window */
+const struct ctxp_fold_band_sum *ctxp_fold_spend_parts(const struct ctxp_fold_spend *spend); /* they are in the bands */
+struct ctxp_fold_sizes;
+const struct ctxp_fold_sizes *ctxp_fold_spend_sizes(const struct ctxp_fold_spend *spend);
+uint64_t ctxp_fold_spend_resident(const struct ctxp_fold_window *w); /* tokens of the window, after a run */
+uint64_t ctxp_fold_spend_evicted(const struct ctxp_fold_window *w); /* of what was evicted since its last request */
 struct ctxp_fold_items {
   const struct ctxp_fold_item *at;
   uint32_t count;

@@ -207,6 +207,7 @@ static int make_window(
   bool failed = false;
   if (!w) return -ENOMEM;
   w->key = key;
+  w->by_estimate = ((struct ctxp_fold *)ctxp_stage_state(stage))->by_estimate;
   w->changed = true;
   w->thread = ctxp_fold_arena_str(&w->arena, thread, &failed);
   failed |= !ctxp_fold_grow(&s->windows, sizeof(*s->windows.at));

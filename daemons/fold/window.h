@@ -42,6 +42,11 @@ struct ctxp_fold_message {
   uint8_t band, role, label_kind; /* label_kind: CTXP_LABEL_COUNT: by band */
   bool defined;
   bool copied; /* the call that it answers is another window's, of which this one is a copy */
+  /* of its size (sizes.h) */
+  bool person, thinks; /* a person wrote it; it holds thinking */
+  uint32_t pieces, images;
+  uint32_t thinking, signature; /* of its thinking: tokens, length of its signature; 0: not said */
+  uint32_t reply_of; /* the request (+ 1) whose response it is; 0: none */
 };
 struct ctxp_fold_call { /* a tool call in an assistant message */
   struct ctxp_hash128 id;
@@ -92,7 +97,7 @@ static inline uint64_t ctxp_fold_request_cost_nano(const struct ctxp_fold_reques
   } name
 
 struct ctxp_fold_kept { /* tokens that a mechanism keeps out of every request that would have carried them */
-  uint64_t tokens;
+  uint64_t tokens; /* 0: another call of the entry before */
   struct ctxp_hash128 call;
   uint32_t place; /* where they would stand */
   uint32_t turn; /* turns that had ended when they were saved */
@@ -123,6 +128,7 @@ struct ctxp_fold_window {
   CTXP_FOLD_ARRAY(struct ctxp_str, models);
   struct ctxp_fold_index message_index, call_index;
   struct ctxp_fold_spend *spend; /* NULL: not run yet */
+  bool by_estimate; /* sizes as the definitions say them */
   uint64_t evicted_tokens; /* out of the window since the last request */
   uint32_t counted; /* requests billed here */
   uint64_t tools_hash; /* of the tool texts last seen; 0: none */
@@ -135,6 +141,7 @@ struct ctxp_fold_window {
   uint32_t turns_ended;
   uint64_t turn_number; /* of the turn under way, or the next */
   uint32_t final_at; /* counted requests when the last `final` bill was said */
+  bool ended; /* the agent has said nothing since the session's end */
   bool changed, touched;
   UT_hash_handle hh;
 };
