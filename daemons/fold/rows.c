@@ -107,24 +107,26 @@ struct seen {
   ctxp_u128 error; /* tokens that its bill may be off */
 };
 
-static void cover(uint64_t from, uint64_t to, uint64_t *turns, uint64_t *covered, uint32_t *first, uint32_t *last) {
-  if (from >= to) return;
-  uint64_t start = from > *covered ? from : *covered;
-  if (to > start) *turns += to - start;
-  if (to > *covered) *covered = to;
-  if (!*first || from + 1 < *first) *first = (uint32_t)from + 1;
-  if (to > *last) *last = (uint32_t)to;
+struct run { /* requests [from, to) among those that are billed */
+  uint64_t from, to;
+  uint32_t first, last; /* their numbers in the window */
+};
+
+static void cover(const struct run *run, uint64_t *turns, uint64_t *covered, uint32_t *first, uint32_t *last) {
+  uint64_t start = run->from > *covered ? run->from : *covered;
+  if (run->to > start) *turns += run->to - start;
+  if (run->to > *covered) *covered = run->to;
+  if (!*first || run->first < *first) *first = run->first;
+  if (run->last > *last) *last = run->last;
 }
 
-static uint32_t counted_before(const struct ctxp_fold_window *w, uint32_t request) {
-  if (request >= w->requests.count) return w->counted;
-  const struct ctxp_fold_request *q = &w->requests.at[request];
-  return q->number - (q->flags & CTXP_FOLD_COUNTED ? 1 : 0);
-}
-
-static void span(const struct ctxp_fold_window *w, const struct ctxp_fold_residency *r, uint64_t *ret_from, uint64_t *ret_to) {
-  *ret_from = counted_before(w, r->from);
-  *ret_to = r->to == CTXP_FOLD_OPEN ? w->counted : counted_before(w, r->to);
+/* false: none of them is billed */
+static bool run_of(const struct ctxp_fold_window *w, const struct ctxp_fold_residency *r, struct run *ret) {
+  *ret = (struct run){.from = ctxp_fold_spend_before(w, r->from), .to = ctxp_fold_spend_before(w, r->to)};
+  if (ret->from >= ret->to) return false;
+  ret->first = ctxp_fold_spend_number(w->spend, (uint32_t)ret->from + 1);
+  ret->last = ctxp_fold_spend_number(w->spend, (uint32_t)ret->to);
+  return true;
 }
 
 static uint32_t item_at(const struct ctxp_fold_items *items, uint32_t message, uint8_t band) {
@@ -137,9 +139,8 @@ static void see_items(const struct ctxp_fold_window *w, const struct ctxp_fold_i
   for (uint32_t i = 0; i < w->residencies.count; i++) {
     const struct ctxp_fold_residency *r = &w->residencies.at[i];
     uint32_t item = item_at(items, r->message, (uint8_t)ctxp_fold_band(w, r));
-    uint64_t from, to;
-    span(w, r, &from, &to);
-    if (item) cover(from, to, &seen[item - 1].turns, &seen[item - 1].covered, &seen[item - 1].first, &seen[item - 1].last);
+    struct run run;
+    if (item && run_of(w, r, &run)) cover(&run, &seen[item - 1].turns, &seen[item - 1].covered, &seen[item - 1].first, &seen[item - 1].last);
   }
 }
 
@@ -148,17 +149,16 @@ static int cover_rows(
   for (uint32_t i = 0; i < w->residencies.count; i++) {
     const struct ctxp_fold_residency *r = &w->residencies.at[i];
     uint32_t item = item_at(items, r->message, (uint8_t)ctxp_fold_band(w, r));
-    uint64_t from, to;
-    span(w, r, &from, &to);
-    for (unsigned g = 0; item && from < to && g < CTXP_FOLD_GRAINS; g++) {
+    struct run run;
+    for (unsigned g = 0; item && g < CTXP_FOLD_GRAINS && run_of(w, r, &run); g++) {
       uint32_t number = seen[item - 1].rows[g];
       if (!number) continue;
       struct ctxp_fold_row *row = &rows->grains[g].at[number - 1];
       if (g == CTXP_FOLD_BY_BAND) continue; /* theirs are summed with the bill, as parts of them are no messages */
-      cover(from, to, &row->turns, &row->covered, &row->first, &row->last);
+      cover(&run, &row->turns, &row->covered, &row->first, &row->last);
       if (!rows->keep_spans) continue;
       if (!ctxp_fold_grow(&rows->spans, sizeof(*rows->spans.at))) return -ENOMEM;
-      rows->spans.at[rows->spans.count++] = (struct ctxp_fold_span){from, to, number - 1, (uint8_t)g};
+      rows->spans.at[rows->spans.count++] = (struct ctxp_fold_span){run.from, run.to, number - 1, (uint8_t)g};
     }
   }
   return 0;
