@@ -173,6 +173,7 @@ static struct ctxp_fold_row *add_item(struct ctxp_fold_rows *rows, enum ctxp_fol
   seen->rows[grain] = number + 1;
   ctxp_fold_sum_add(&r->sum, &item->sum);
   r->priced |= item->priced > 0;
+  r->unpriced |= item->unpriced > 0;
   r->error += seen->error;
   r->bars += seen->error > 0;
   if (r->mark != rows->marks) {
@@ -268,6 +269,7 @@ static void add_parts(struct ctxp_fold_rows *rows, const struct ctxp_fold_spend 
     at->turns += parts[p].turns;
     at->messages += parts[p].messages;
     at->priced |= parts[p].priced > 0;
+    at->unpriced |= parts[p].unpriced > 0;
     for (unsigned g = CTXP_FOLD_BY_BAND; g < CTXP_FOLD_GRAINS; g++) {
       if (g != CTXP_FOLD_BY_BAND && (g != CTXP_FOLD_BY_MESSAGE || !(rows->wanted & 1u << g))) continue;
       struct ctxp_fold_row *r =
@@ -276,6 +278,7 @@ static void add_parts(struct ctxp_fold_rows *rows, const struct ctxp_fold_spend 
       ctxp_fold_sum_add(&r->sum, &parts[p].sum);
       r->own += parts[p].own;
       r->priced |= parts[p].priced > 0;
+      r->unpriced |= parts[p].unpriced > 0;
       r->error += error;
       r->bars += error > 0;
       if (g == CTXP_FOLD_BY_MESSAGE) widen(r, &parts[p]);
@@ -306,6 +309,7 @@ static void add_unattributed(struct ctxp_fold_rows *rows, const struct ctxp_fold
     if (!r) return;
     ctxp_fold_sum_add(&r->sum, &none->sum);
     r->priced |= none->priced > 0;
+    r->unpriced |= none->unpriced > 0;
   }
 }
 
@@ -355,6 +359,7 @@ static int build_bands(struct ctxp_fold_rows *rows, const struct ctxp_fold_windo
     row->first = bands[b].first;
     row->last = bands[b].last;
     row->priced = bands[b].priced > 0;
+    row->unpriced = bands[b].unpriced > 0;
   }
   return 0;
 }
@@ -407,6 +412,7 @@ static int add_rows(struct ctxp_fold_rows *rows, struct ctxp_fold_rows *one) {
     sum->cost_nano += part->cost_nano;
     sum->tiered_nano += part->tiered_nano;
     sum->priced |= part->priced;
+    sum->unpriced |= part->unpriced;
   }
   return r == 0 ? add_spans(rows, one) : r;
 }

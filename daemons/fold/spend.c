@@ -10,7 +10,7 @@ struct place { /* beside its weight (sizes.h) */
   ctxp_u128 noted; /* tiered money of this place and all below, not handed down yet; wraps */
   uint64_t cum; /* tokens up to and with this place */
   uint32_t item, sized; /* sized: newest place up to this one whose message has a size, + 1 */
-  uint32_t priced; /* priced requests when it came in */
+  uint32_t priced, unpriced; /* requests with and without a price when it came in */
 };
 /* tokens that lie among each other in the window: messages by band, their thinking, and what no message shows */
 enum { LANE_THINKING = CTXP_BAND_COUNT,
@@ -25,7 +25,7 @@ struct lane { /* of the places that have any: number and sum up to it */
   uint32_t count, cap, dirty;
 };
 struct ctxp_fold_spend {
-  uint32_t done, priced;
+  uint32_t done, priced, unpriced; /* unpriced: that used tokens */
   ctxp_u128 k, kc;
   CTXP_FOLD_ARRAY(struct place, places);
   CTXP_FOLD_ARRAY(struct ctxp_fold_item, items);
@@ -62,9 +62,11 @@ static void settle(struct ctxp_fold_spend *s, uint32_t place) {
   item->sum.cost += size * (s->kc - p->entered.kc);
   item->sum.tiered += size * p->noted;
   item->priced += s->priced - p->priced;
+  item->unpriced += s->unpriced - p->unpriced;
   p->entered.k = s->k;
   p->entered.kc = s->kc;
   p->priced = s->priced;
+  p->unpriced = s->unpriced;
 }
 
 /* Hands down what is noted at the places from `from` on, as if they left and came in again. */
@@ -129,7 +131,7 @@ static int enter(struct ctxp_fold_spend *s, const struct ctxp_fold_window *w) {
   uint32_t number = s->places.count, item;
   const struct ctxp_fold_weight *p = weight_of(s, number);
   if (!item_of(s, w, p->message, p->band, &item) || !ctxp_fold_grow(&s->places, sizeof(*s->places.at))) return -ENOMEM;
-  s->places.at[number] = (struct place){.entered = {s->k, s->kc}, .item = item, .priced = s->priced};
+  s->places.at[number] = (struct place){.entered = {s->k, s->kc}, .item = item, .priced = s->priced, .unpriced = s->unpriced};
   s->places.count++;
   return 0;
 }
@@ -307,9 +309,14 @@ static void bill_tiered(
 }
 
 /* ---- one request ---- */
-static void see_row(struct ctxp_fold_band_sum *row, uint32_t number, uint32_t priced) {
+static bool is_priced(const struct ctxp_fold_request *q) { return q->flags & CTXP_FOLD_PRICED; }
+static bool is_unpriced(const struct ctxp_fold_request *q) { return !is_priced(q) && ctxp_fold_request_input(q); }
+
+static void see_row(struct ctxp_fold_band_sum *row, const struct ctxp_fold_request *q) {
+  uint32_t number = q->number;
   row->turns++;
-  row->priced += priced;
+  row->priced += is_priced(q);
+  row->unpriced += is_unpriced(q);
   row->last = number;
   if (!row->first) row->first = number;
 }
@@ -332,15 +339,15 @@ static void see_size(struct ctxp_fold_spend *s, const struct ctxp_fold_window *w
 }
 
 /* residency of bands: which had anything in this request, and what came in */
-static void see(struct ctxp_fold_spend *s, const struct ctxp_fold_window *w, const struct ctxp_fold_request *q, uint32_t priced) {
+static void see(struct ctxp_fold_spend *s, const struct ctxp_fold_window *w, const struct ctxp_fold_request *q) {
   bool system = s->sizes.base > 0, unseen = s->sizes.base_unseen || s->lanes[LANE_UNSEEN].count;
   for (unsigned b = 0; b < CTXP_BAND_COUNT; b++)
     if (s->lanes[b].count || (b == CTXP_BAND_system && (system || unseen)) ||
         (b == CTXP_BAND_assistant && s->lanes[LANE_THINKING].count))
-      see_row(&s->bands[b], q->number, priced);
-  if (system) see_row(&s->parts[CTXP_FOLD_SYSTEM], q->number, priced);
-  if (unseen) see_row(&s->parts[CTXP_FOLD_CAME_IN], q->number, priced);
-  if (s->lanes[LANE_THINKING].count) see_row(&s->parts[CTXP_FOLD_THINKING], q->number, priced);
+      see_row(&s->bands[b], q);
+  if (system) see_row(&s->parts[CTXP_FOLD_SYSTEM], q);
+  if (unseen) see_row(&s->parts[CTXP_FOLD_CAME_IN], q);
+  if (s->lanes[LANE_THINKING].count) see_row(&s->parts[CTXP_FOLD_THINKING], q);
   for (uint32_t i = s->fresh < s->unpaid ? s->fresh : s->unpaid; i < s->places.count; i++) see_size(s, w, i);
   uint64_t recorded = s->parts[CTXP_FOLD_SYSTEM].own + s->parts[CTXP_FOLD_CAME_IN].own;
   s->parts[CTXP_FOLD_SYSTEM].own = s->sizes.first_u;
@@ -366,14 +373,15 @@ static void bill(struct ctxp_fold_spend *s, const struct ctxp_fold_window *w, co
   uint64_t input = ctxp_fold_request_input(q), estimate = window_of(s);
   ctxp_u128 tokens = input * CTXP_FOLD_TOKEN,
             money = ((ctxp_u128)q->parts[0] + q->parts[1] + q->parts[2] + q->parts[3]) << (32 - CTXP_FOLD_PART);
-  uint32_t priced = q->flags & CTXP_FOLD_PRICED ? 1 : 0;
-  s->priced += priced;
-  see(s, w, q, priced);
+  s->priced += is_priced(q);
+  s->unpriced += is_unpriced(q);
+  see(s, w, q);
   s->figures.estimated += q->flags & CTXP_FOLD_REPORTED ? estimate : 0;
   if (estimate == 0) {
     struct ctxp_fold_sum all = {tokens, money, money};
     ctxp_fold_sum_add(&s->bands[CTXP_BAND_COUNT].sum, &all);
-    s->bands[CTXP_BAND_COUNT].priced += priced;
+    s->bands[CTXP_BAND_COUNT].priced += is_priced(q);
+    s->bands[CTXP_BAND_COUNT].unpriced += is_unpriced(q);
     return;
   }
   ctxp_u128 k = tokens / estimate, kc = money / estimate;

@@ -25,7 +25,7 @@ void ctxp_fold_figures_of(const struct ctxp_fold_request *q, struct ctxp_fold_fi
 struct ctxp_fold_item { /* a message in a band */
   struct ctxp_fold_sum sum;
   uint32_t message, next; /* next item of the same message, + 1 */
-  uint32_t priced; /* priced requests that had it */
+  uint32_t priced, unpriced; /* requests that had it, with a price and without */
   uint32_t own; /* what it cost to bring in; an estimate until it is `sized` */
   uint8_t band;
   bool seen; /* a counted request had it */
@@ -53,7 +53,7 @@ void ctxp_fold_find_bust(
 struct ctxp_fold_band_sum {
   struct ctxp_fold_sum sum;
   uint64_t own;
-  uint32_t messages, turns, first, last, priced;
+  uint32_t messages, turns, first, last, priced, unpriced;
 };
 enum ctxp_fold_part { /* of a band, and of no message: rows of their own */
   CTXP_FOLD_SYSTEM, /* of `system`: what the first request had beyond its messages */
