@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include "codec/msgpack.h"
 #include "config/prices.h"
+#include "fold/explain.h"
 #include "fold/groups.h"
 #include "fold/report.h"
 #include "fold/sizes.h"
@@ -429,5 +430,6 @@ int ctxp_fold_query(struct ctxp_stage *stage, struct ctxp_raw query, struct ctxp
   if (r < 0) return r;
   if (ctxp_str_is(what, "spend")) return spend(stage, query, reply, err);
   if (ctxp_str_is(what, "stats")) return ctxp_fold_stats(stage, &filter, reply, err);
-  return ctxp_error_set(err, -ENOENT, "the fold answers spend and stats, not '%.*s'", (int)what.len, what.ptr);
+  if (ctxp_str_is(what, "explain")) return ctxp_fold_explain(stage, query, reply, err);
+  return ctxp_error_set(err, -ENOENT, "the fold answers spend, explain and stats, not '%.*s'", (int)what.len, what.ptr);
 }

@@ -65,7 +65,7 @@ static const struct ctxp_fold_call *call_of(const struct ctxp_fold_window *w, co
   return ctxp_fold_window_call(w, m->answers);
 }
 
-static struct ctxp_str tool_of(const struct ctxp_fold_window *w, const struct ctxp_fold_message *m) {
+struct ctxp_str ctxp_fold_tool_of(const struct ctxp_fold_window *w, const struct ctxp_fold_message *m) {
   const struct ctxp_fold_call *call = m->tool.len || m->role == CTXP_ROLE_assistant ? NULL : call_of(w, m);
   return m->role == CTXP_ROLE_assistant ? (struct ctxp_str){"", 0} : call ? call->name :
                                                                             m->tool;
@@ -77,8 +77,7 @@ static struct ctxp_str label_of(const struct ctxp_fold_window *w, const struct c
                                           (struct ctxp_str){"", 0};
 }
 
-/* false: the band has no views */
-static bool view_of(
+bool ctxp_fold_view_of(
     const struct ctxp_fold_window *w, const struct ctxp_fold_message *m, uint8_t band, struct ctxp_fold_row *key, struct ctxp_buf *path) {
   int kind = band == CTXP_BAND_file_view ? CTXP_LABEL_file :
       band == CTXP_BAND_text_view        ? CTXP_LABEL_text :
@@ -203,7 +202,7 @@ static void add_message_row(struct ctxp_fold_rows *rows, const struct ctxp_fold_
   struct ctxp_fold_row *r = add_item(rows, CTXP_FOLD_BY_MESSAGE, &key, item, m, seen);
   if (!r || !m->defined) return;
   r->message_band = item->band;
-  if (!r->tool.len) r->tool = ctxp_fold_arena_str(&rows->arena, tool_of(w, m), &rows->failed);
+  if (!r->tool.len) r->tool = ctxp_fold_arena_str(&rows->arena, ctxp_fold_tool_of(w, m), &rows->failed);
   if (!r->path.len) r->path = ctxp_fold_arena_str(&rows->arena, label_of(w, m), &rows->failed);
 }
 
@@ -212,9 +211,9 @@ static void add_one(struct ctxp_fold_rows *rows, const struct ctxp_fold_window *
   const struct ctxp_fold_message *m = &w->messages.at[item->message];
   struct ctxp_fold_row key = key_of(ctxp_str(ctxp_band_name((enum ctxp_band)item->band)), CTXP_FOLD_NO_KIND, item->band);
   add_item(rows, CTXP_FOLD_BY_BAND, &key, item, m, seen);
-  bool view = m->defined && view_of(w, m, item->band, &key, path);
+  bool view = m->defined && ctxp_fold_view_of(w, m, item->band, &key, path);
   if (view) add_item(rows, CTXP_FOLD_BY_VIEW, &key, item, m, seen);
-  struct ctxp_str tool = tool_of(w, m);
+  struct ctxp_str tool = ctxp_fold_tool_of(w, m);
   if (tool.len && rows->wanted & 1u << CTXP_FOLD_BY_TOOL) {
     key = key_of(tool, CTXP_FOLD_NO_KIND, CTXP_BAND_COUNT);
     struct ctxp_fold_row *r = add_item(rows, CTXP_FOLD_BY_TOOL, &key, item, m, seen);

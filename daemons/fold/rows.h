@@ -74,6 +74,11 @@ struct ctxp_fold_span {
 extern const char *const ctxp_fold_part_names[CTXP_FOLD_PARTS];
 /* Tokens that a row's bill may be off: of independent errors the sum grows with the root of their number. */
 uint64_t ctxp_fold_row_error(const struct ctxp_fold_row *row);
+/* The tool that a message is the result of; empty: none. */
+struct ctxp_str ctxp_fold_tool_of(const struct ctxp_fold_window *w, const struct ctxp_fold_message *m);
+/* The view that a message is in that band, its key, label, kind and band; false: the band has none. path: room for the key. */
+bool ctxp_fold_view_of(const struct ctxp_fold_window *w, const struct ctxp_fold_message *m, uint8_t band, struct ctxp_fold_row *ret_key,
+    struct ctxp_buf *path);
 /* Adds a window's bill. -ENOMEM. */
 int ctxp_fold_rows_add(struct ctxp_fold_rows *rows, struct ctxp_fold_window *w) __attribute__((warn_unused_result));
 /* The bands alone, in a few steps however long the window is. -ENOMEM. */

@@ -81,7 +81,7 @@ struct ctxp_fold_watched { /* what a lens watches, in one request */
  * unrounded sums of runs that share the requests among them add up to the whole bill. */
 struct ctxp_fold_lens {
   bool (*counts)(const void *data, const struct ctxp_fold_window *w, const struct ctxp_fold_request *q); /* NULL: all of them */
-  bool (*watches)(const void *data, const struct ctxp_fold_window *w, uint32_t message, uint8_t band); /* NULL: no message */
+  bool (*watches)(void *data, const struct ctxp_fold_window *w, uint32_t message, uint8_t band); /* NULL: no message */
   /* Called for each request that was billed. NULL: not. */
   int (*billed)(void *data, const struct ctxp_fold_window *w, uint32_t request, const struct ctxp_fold_watched *watched);
   void *data;
