@@ -1,10 +1,12 @@
 #include "ctxpipe/spend.h"
 #include <errno.h>
+#include <string.h>
 #include "base/clock.h"
 #include "base/str.h"
 #include "codec/json.h"
 #include "codec/msgpack.h"
 #include "ctxpipe/csv.h"
+#include "ctxpipe/explain.h"
 #include "ctxpipe/when.h"
 
 #define ROWS_SHOWN 20
@@ -12,6 +14,10 @@
 
 /* flags that say the opposite of each other, or nothing together */
 static int check_clashes(const struct ctxp_args *args, const struct ctxp_spend_choice *c, struct ctxp_error *err) {
+  static const char *const of_tables[] = {"by", "sort", "csv"};
+  for (size_t i = 0; c->explain && i < sizeof(of_tables) / sizeof(*of_tables); i++)
+    if (ctxp_args_has(args, of_tables[i]))
+      return ctxp_error_set(err, -EINVAL, "%s: '--%s' does not go with '--explain'; leave one out", args->command->name, of_tables[i]);
   const char *clash = c->json && c->csv                                       ? "csv" :
       c->json && ctxp_args_has(args, "sort")                                  ? "sort" :
       c->csv && c->limited                                                    ? "top" :
@@ -30,6 +36,7 @@ int ctxp_spend_choose(const struct ctxp_args *args, struct ctxp_spend_choice *re
   struct ctxp_spend_choice choice = {.session = ctxp_args_get(args, "session"),
       .agent = ctxp_args_get(args, "agent"),
       .model = ctxp_args_get(args, "model"),
+      .explain = ctxp_args_get(args, "explain"),
       .json = ctxp_args_has(args, "json"),
       .csv = ctxp_args_has(args, "csv"),
       .limited = ctxp_args_has(args, "top"),
@@ -44,28 +51,48 @@ int ctxp_spend_choose(const struct ctxp_args *args, struct ctxp_spend_choice *re
   return r;
 }
 
+/* of "view:NAME" the kind and the name; of a name alone no kind */
+static const char *split_kind(const char *text, struct ctxp_str *ret_name) {
+  static const char *const kinds[] = {"message", "view", "tool", "part"};
+  *ret_name = ctxp_str(text);
+  for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
+    size_t len = strlen(kinds[i]);
+    if (strncmp(text, kinds[i], len) != 0 || text[len] != ':') continue;
+    *ret_name = ctxp_str(text + len + 1);
+    return kinds[i];
+  }
+  return NULL;
+}
+
+static uint32_t pair(struct ctxp_buf *out, const char *key, const char *value) {
+  if (!value) return 0;
+  ctxp_pack_cstr(out, key);
+  ctxp_pack_cstr(out, value);
+  return 1;
+}
+
+static uint32_t pair_u64(struct ctxp_buf *out, const char *key, uint64_t value) {
+  if (!value) return 0;
+  ctxp_pack_cstr(out, key);
+  ctxp_pack_u64(out, value);
+  return 1;
+}
+
 void ctxp_spend_query(const struct ctxp_spend_choice *choice, struct ctxp_buf *out) {
-  const char *by = choice->bill.grain >= 0 ? ctxp_grain_names[choice->bill.grain] : NULL;
-  const char *const pairs[][2] = {
-      {"what", "spend"}, {"by", by}, {"session", choice->session}, {"agent", choice->agent}, {"model", choice->model}};
-  bool top = choice->json && choice->limited; /* tables fold the rest into one row themselves */
-  uint32_t count = 0;
+  bool top = choice->json && choice->limited && !choice->explain; /* tables fold the rest into one row themselves */
   size_t mark = ctxp_pack_map_open(out);
-  for (size_t i = 0; i < sizeof(pairs) / sizeof(*pairs); i++) {
-    if (!pairs[i][1]) continue;
-    ctxp_pack_cstr(out, pairs[i][0]);
-    ctxp_pack_cstr(out, pairs[i][1]);
-    count++;
-  }
-  if (top) {
-    ctxp_pack_cstr(out, "top");
-    ctxp_pack_u64(out, choice->bill.top);
-    count++;
-  }
-  if (choice->since_ms) {
-    ctxp_pack_cstr(out, "since");
-    ctxp_pack_u64(out, choice->since_ms);
-    count++;
+  uint32_t count = pair(out, "what", choice->explain ? "explain" : "spend");
+  count += pair(out, "session", choice->session);
+  count += pair(out, "agent", choice->agent);
+  count += pair(out, "model", choice->model);
+  count += pair_u64(out, "since", choice->since_ms);
+  count += pair_u64(out, "top", top ? choice->bill.top : 0);
+  if (choice->explain) {
+    struct ctxp_str name;
+    count += pair(out, "kind", split_kind(choice->explain, &name));
+    count += pair(out, "name", name.ptr);
+  } else if (choice->bill.grain >= 0) {
+    count += pair(out, "by", ctxp_grain_names[choice->bill.grain]);
   }
   if (choice->bill.grain == CTXP_GRAIN_DAY) {
     ctxp_pack_cstr(out, "offsets");
@@ -98,7 +125,8 @@ int ctxp_spend_show(
   if (!style.columns) style.columns = COLUMNS;
   ctxp_auto_buf out = {0};
   struct ctxp_raw passed = passed_over ? ctxp_buf_raw(passed_over) : (struct ctxp_raw){0};
-  int r = choice->json ? put_json(reply, passed_over ? passed_over : &none, &out) :
+  int r = choice->json ? put_json(reply, choice->explain ? NULL : passed_over ? passed_over : &none, &out) :
+      choice->explain  ? ctxp_explain_print(reply, choice->limited ? choice->bill.top : 0, &style, &out) :
       choice->csv      ? ctxp_csv_print(reply, &choice->bill, &out) :
                          ctxp_bill_print(reply, passed, &choice->bill, &style, &out);
   if (r < 0) return ctxp_error_set(err, r, "the fold's answer could not be read; its version and this one's differ");

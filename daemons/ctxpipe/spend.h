@@ -12,6 +12,9 @@
       {.name = "agent", .value = "NAME", .help = "only this agent"}, {.name = "session", .value = "ID", .help = "only this session"}, \
       {.name = "sort", .value = "BY", .help = "order of the tables: cost (default), billed, own, turns or name"}, \
       {.name = "top", .letter = 'n', .value = "N", .help = "rows of each table (default 20); with --json: only so many, else all"}, \
+      {.name = "explain", \
+          .value = "NAME", \
+          .help = "every request that billed a message, view or tool (message:NAME, view:NAME, tool:NAME to tell them apart)"}, \
       {.name = "csv", .help = "print the rows of --by (default view) as CSV, complete"}, { \
     .name = "json", .help = "print one JSON object, complete; with --by message, day, project, model or agent it has their rows too" \
   }
@@ -24,6 +27,7 @@
 
 struct ctxp_spend_choice {
   const char *session, *agent, *model; /* NULL: all */
+  const char *explain; /* NULL: the bill */
   uint64_t since_ms; /* 0: all */
   struct ctxp_bill_options bill;
   bool json, csv, limited; /* limited: --top was given */

@@ -107,6 +107,12 @@ void ctxp_put_local(struct ctxp_buf *out, uint64_t utc_ms) {
   if (local_time(utc_ms, &tm) && strftime(text, sizeof(text), "%Y-%m-%d %H:%M %Z", &tm)) ctxp_buf_str(out, text);
 }
 
+void ctxp_put_local_short(struct ctxp_buf *out, uint64_t utc_ms) {
+  char text[64];
+  struct tm tm;
+  if (local_time(utc_ms, &tm) && strftime(text, sizeof(text), "%m-%d %H:%M", &tm)) ctxp_buf_str(out, text);
+}
+
 void ctxp_put_zone(struct ctxp_buf *out, uint64_t utc_ms) {
   char text[64];
   struct tm tm;

@@ -11,5 +11,6 @@ int ctxp_when(const char *text, const char *command, uint64_t now_ms, uint64_t *
 void ctxp_when_offsets(uint64_t now_ms, struct ctxp_buf *out);
 /* "2026-11-30 08:00 CET" */
 void ctxp_put_local(struct ctxp_buf *out, uint64_t utc_ms);
+void ctxp_put_local_short(struct ctxp_buf *out, uint64_t utc_ms); /* "11-30 08:00" */
 /* "CET, UTC+01:00": the zone as it is at that time; "UTC" */
 void ctxp_put_zone(struct ctxp_buf *out, uint64_t utc_ms);
