@@ -58,7 +58,32 @@ static void put_nodes(struct ctxp_buf *out) {
   }
 }
 
-int ctxp_pipeline_private(const char *dir, const char *prices, struct ctxp_config **ret_config, struct ctxp_error *err) {
+/* one option of a node gets another value */
+static int set_option(struct ctxp_node_config *node, const char *name, const char *value) {
+  struct ctxp_cursor it = ctxp_cursor(ctxp_buf_raw(&node->options));
+  ctxp_auto_buf options = {0};
+  struct ctxp_raw old;
+  struct ctxp_str key;
+  uint32_t left;
+  int r = ctxp_map_open(&it, &left);
+  if (r < 0) return r;
+  ctxp_pack_map(&options, left);
+  while ((r = ctxp_map_next(&it, &left, &key, &old)) > 0) {
+    ctxp_pack_str(&options, key);
+    if (ctxp_str_is(key, name))
+      ctxp_pack_cstr(&options, value);
+    else
+      ctxp_pack_raw(&options, old);
+  }
+  if (r == 0) r = ctxp_buf_error(&options);
+  if (r < 0) return r;
+  ctxp_buf_deinit(&node->options);
+  node->options = options;
+  options = (struct ctxp_buf){0};
+  return 0;
+}
+
+int ctxp_pipeline_private(const char *dir, const char *prices, const char *sizes, struct ctxp_config **ret_config, struct ctxp_error *err) {
   ctxp_auto_buf text = {0}, run = {0}, state = {0};
   ctxp_auto_free char *file = prices ? realpath(prices, NULL) : NULL;
   if (prices && !file) return ctxp_error_set(err, -errno, "could not read the price table '%s': %s", prices, strerror(errno));
@@ -78,6 +103,12 @@ int ctxp_pipeline_private(const char *dir, const char *prices, struct ctxp_confi
   ctxp_buf_str(&text, "]\n");
   int r = parse_builtin(&text, ret_config, err);
   if (r < 0) return r;
+  for (unsigned i = 0; r == 0 && sizes && i < (*ret_config)->node_count; i++)
+    if ((*ret_config)->nodes[i].ops->role == CTXP_ROLE_FOLD_NODE) r = set_option(&(*ret_config)->nodes[i], "sizes", sizes);
+  if (r < 0) {
+    *ret_config = ctxp_topology_free(*ret_config);
+    return ctxp_error_set(err, r, "the fold's options could not be set");
+  }
   (*ret_config)->fleeting = true;
   ctxp_topology_leave_out(*ret_config, CTXP_ROLE_SINK_NODE); /* the fold is asked; nobody would read their files */
   return 0;

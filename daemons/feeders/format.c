@@ -16,8 +16,8 @@ const struct ctxp_format *ctxp_format_find(const char *name) {
   return NULL;
 }
 
-/* the format that the first lines show; notes nothing, as the lines are read again */
-static int detect(struct ctxp_transcript *t) {
+/* the format that the first lines show, if it is the one that is wanted; notes nothing, as the lines are read again */
+static int detect(struct ctxp_transcript *t, const struct ctxp_format *wanted) {
   struct ctxp_line line;
   for (unsigned n = 0; n < DETECT_LINES; n++) {
     int r = ctxp_lines_next(t->lines, &line);
@@ -26,7 +26,11 @@ static int detect(struct ctxp_transcript *t) {
     if (r == -ENOMEM) return r;
     if (r < 0) continue;
     for (size_t i = 0; i < sizeof(formats) / sizeof(formats[0]); i++)
-      if (formats[i]->detect && formats[i]->detect(t->json)) return t->format = formats[i], 0;
+      if ((!wanted || wanted == formats[i]) && formats[i]->detect && formats[i]->detect(t->json)) {
+        t->format = formats[i];
+        t->shown = true;
+        return 0;
+      }
     if (t->json->failed) return -ENOMEM;
   }
   return 0;
@@ -49,7 +53,7 @@ static int detect_document(struct ctxp_transcript *t, const struct ctxp_format *
   for (size_t i = 0; r == 0 && i < sizeof(formats) / sizeof(formats[0]); i++) {
     if ((wanted && wanted != formats[i]) || !formats[i]->detect_document || !formats[i]->detect_document(t->json)) continue;
     t->format = formats[i];
-    t->document = true;
+    t->document = t->shown = true;
     break;
   }
   t->lines->at = 0;
@@ -62,7 +66,7 @@ int ctxp_transcript_open(struct ctxp_transcript *t, const struct ctxp_format *fo
   if (t->lines->size >> CTXP_PLACE_BITS) return ctxp_error_set(err, -EFBIG, "%s: is larger than 1 TiB", t->path);
   t->format = format;
   if (!format || format->detect_document) r = detect_document(t, format);
-  if (r == 0 && !t->format) r = detect(t);
+  if (r == 0 && !t->shown) r = detect(t, format);
   if (r == 0 && t->format && !t->format->detect && !t->document)
     return ctxp_error_set(err, -EBADMSG, "%s: is no JSON text of the format %s", t->path, t->format->name);
   t->lines->at = 0;
@@ -136,6 +140,7 @@ static void cut_text(struct ctxp_event *event) {
 
 int ctxp_feed_send(struct ctxp_feed *feed, struct ctxp_event *event, struct ctxp_error *err) {
   uint64_t seq = feed->seq++;
+  feed->told++;
   if (seq <= feed->position) return 0;
   event->ts_ms = feed->ts_ms;
   event->agent = feed->agent;

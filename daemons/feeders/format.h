@@ -20,6 +20,7 @@ struct ctxp_feed {
   uint64_t seq; /* place of the next event */
   uint64_t line_end; /* the first place of the next line */
   uint64_t events; /* that were sent */
+  uint64_t told; /* that the file gives, whether or not they were sent before */
   bool live; /* the sessions of the file go on */
   struct ctxp_str agent, session, thread; /* of the next event */
   uint64_t ts_ms;
@@ -37,6 +38,7 @@ struct ctxp_transcript { /* one file being read */
   struct ctxp_places places; /* of its lines */
   uint64_t line_count;
   bool document; /* the file is one JSON text, not lines */
+  bool shown; /* its beginning shows the format; else the user said so */
   bool live; /* it is still being written */
   void (*tick)(void *data, uint64_t bytes); /* progress of index(); may be NULL */
   void *tick_data;

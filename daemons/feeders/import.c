@@ -139,6 +139,12 @@ static int send_file(struct run *run, struct ctxp_transcript *t, struct ctxp_err
   if (r < 0) return r;
   r = t->format->emit(t, &feed, err);
   run->result->events += feed.events;
+  if (r == 0 && !feed.told && !t->shown && !t->live) { /* as the user said it is read */
+    ctxp_notes_fault(
+        &run->notes, "%s: holds nothing of the format %s; without --format it is read by its content", t->path, t->format->name);
+    return run->sink->close(run->sink->data, err);
+  }
+  run->result->files++;
   if (r < 0) {
     struct ctxp_error second;
     (void)!run->sink->close(run->sink->data, &second); /* the first error is told */
@@ -205,7 +211,6 @@ static int read_file(struct run *run, const struct ctxp_file *file, struct ctxp_
       ctxp_notes_passed(&run->notes, CTXP_STR("file of an unknown format"));
     return 0;
   }
-  run->result->files++;
   return send_file(run, &t, err);
 }
 

@@ -50,14 +50,19 @@ static bool has_key(const struct explain *x, struct ctxp_str key) {
   return false;
 }
 
+/* messages that were never defined are one row together */
+static bool undefined(const struct explain *x) { return ctxp_str_is(x->name, "undefined"); }
+static bool has_name(const struct explain *x, const struct ctxp_fold_message *m) {
+  return m->defined ? ctxp_str_eq(m->id, x->name) : undefined(x);
+}
+
 static int look_for(void *data, struct ctxp_fold_window *w) {
   struct explain *x = data;
   for (uint32_t i = 0; i < w->residencies.count; i++) {
     const struct ctxp_fold_residency *r = &w->residencies.at[i];
     const struct ctxp_fold_message *m = &w->messages.at[r->message];
     struct ctxp_fold_row view;
-    if (!m->defined) continue;
-    x->found[MESSAGE] |= ctxp_str_eq(m->id, x->name);
+    x->found[MESSAGE] |= has_name(x, m);
     x->found[TOOL] |= ctxp_str_eq(ctxp_fold_tool_of(w, m), x->name);
     if (!ctxp_fold_view_of(w, m, (uint8_t)ctxp_fold_band(w, r), &view, &x->path) || view.hidden) continue;
     if (!ctxp_str_eq(view.key, x->name) && !ctxp_str_eq(view.label, x->name)) continue;
@@ -76,8 +81,7 @@ static bool watches(void *data, const struct ctxp_fold_window *w, uint32_t messa
   struct explain *x = data;
   const struct ctxp_fold_message *m = &w->messages.at[message];
   struct ctxp_fold_row view;
-  if (!m->defined) return false;
-  if (x->kind == MESSAGE) return ctxp_str_eq(m->id, x->name);
+  if (x->kind == MESSAGE) return has_name(x, m);
   if (x->kind == TOOL) return ctxp_str_eq(ctxp_fold_tool_of(w, m), x->name);
   return x->kind == VIEW && ctxp_fold_view_of(w, m, band, &view, &x->path) && !view.hidden && has_key(x, view.key);
 }
@@ -102,7 +106,7 @@ static int find_row(struct explain *x, struct ctxp_fold_window *w, struct whole 
     const struct ctxp_fold_row *row = &t->at[i];
     bool own = x->kind == VIEW ? !row->hidden && has_key(x, row->key) :
         x->kind == TOOL        ? ctxp_str_eq(row->label, x->name) :
-                                 ctxp_str_eq(row->label, x->name) && (row->window > 0) == (x->kind == MESSAGE);
+                                 ctxp_str_eq(row->label, x->name) && (row->window > 0) == (x->kind == MESSAGE && !undefined(x));
     if (!own) continue;
     ret->billed += row->billed;
     ret->cost_nano += row->cost_nano;

@@ -84,6 +84,7 @@ static int on_turn_end(struct ctxp_stage *stage, struct ctxp_fold_window *w, con
 /* what is not in a turn yet gets one; the last bill of the window, unless it has been said and nothing came since */
 static int end_window(struct ctxp_stage *stage, struct ctxp_fold_window *w) {
   int r = ctxp_fold_ledger_pending(w) ? end_turn(stage, w, w->turn_number) : 0;
+  w->ended = w->changed = true;
   if (r < 0 || w->counted == w->final_at) return r;
   r = emit_spend(stage, w, true, true);
   w->final_at = w->counted;
@@ -249,6 +250,14 @@ static int from_agent(struct ctxp_stage *stage, struct ctxp_fold_window *w, cons
   }
 }
 
+static int from_mechanism(struct ctxp_stage *stage, struct ctxp_fold_window *w, const struct ctxp_event *ev) {
+  int r = ctxp_fold_ledger_take(stage, w, ev);
+  if (r == 0) r = pass_on(stage, ev);
+  if (ev->kind != CTXP_KIND_regret) w->ended = false;
+  /* What is taken back behind the session's end has no turn to come: it is one of its own. */
+  return r == 0 && w->ended && ctxp_fold_ledger_pending(w) ? end_turn(stage, w, w->turn_number) : r;
+}
+
 static int event(struct ctxp_stage *stage, const struct ctxp_event *ev) {
   const struct ctxp_kind_info *info = ctxp_kind_info(ev->kind);
   struct ctxp_fold_window *w;
@@ -258,9 +267,12 @@ static int event(struct ctxp_stage *stage, const struct ctxp_event *ev) {
   ((struct ctxp_fold *)ctxp_stage_state(stage))->by_estimate = o->sizes == SIZES_ESTIMATE;
   int r = ctxp_fold_window_of(stage, ev, &known, &w);
   if (r < 0) return r;
-  if (info->group != CTXP_GROUP_MECHANISM) return from_agent(stage, w, ev, known);
-  r = ctxp_fold_ledger_take(stage, w, ev);
-  return r < 0 ? r : pass_on(stage, ev);
+  if (info->group == CTXP_GROUP_MECHANISM) return from_mechanism(stage, w, ev);
+  if (w->ended && ev->kind != CTXP_KIND_session_end) {
+    w->ended = false;
+    w->changed = true;
+  }
+  return from_agent(stage, w, ev, known);
 }
 
 static int open_fold(struct ctxp_stage *stage, struct ctxp_error *err) {
@@ -281,7 +293,7 @@ const struct ctxp_stage_ops ctxp_stage_fold = {.api = CTXP_STAGE_API,
     .name = "fold",
     .summary = "sums the savings per turn, and splits the bill over what was in the window",
     .role = CTXP_ROLE_FOLD_NODE,
-    .version = 2,
+    .version = 3,
     .consumes = consumes,
     .emits = emits,
     .options = option_table,

@@ -15,14 +15,16 @@ struct saving { /* of one tool call */
 };
 
 /* ---- what is kept out of the requests to come ---- */
+/* Several results that go together are one entry with their tokens, and after it one without for each further call. */
 static void drop_kept(struct ctxp_fold_window *w, uint32_t i) {
+  uint32_t end = i + 1;
+  while (end < w->kept.count && w->kept.at[end].tokens == 0) end++;
   w->kept_tokens -= w->kept.at[i].tokens;
-  memmove(w->kept.at + i, w->kept.at + i + 1, (w->kept.count - i - 1) * sizeof(*w->kept.at));
-  w->kept.count--;
+  memmove(w->kept.at + i, w->kept.at + end, (w->kept.count - end) * sizeof(*w->kept.at));
+  w->kept.count -= end - i;
 }
 
 static int keep(struct ctxp_fold_window *w, unsigned mechanism, uint64_t tokens, struct ctxp_str call) {
-  if (tokens == 0) return 0;
   if (!ctxp_fold_grow(&w->kept, sizeof(*w->kept.at))) return -ENOMEM;
   w->kept.at[w->kept.count++] = (struct ctxp_fold_kept){.tokens = tokens,
       .place = w->live.count,
@@ -33,8 +35,8 @@ static int keep(struct ctxp_fold_window *w, unsigned mechanism, uint64_t tokens,
   return 0;
 }
 
-/* Tokens of the mechanism are no longer kept out: those of the call first, else the newest. Returns how many of them were saved in
- * the turn under way. */
+/* Tokens of the mechanism are no longer kept out: those that went with the call first, else the newest. Returns how many of them were
+ * saved in the turn under way. */
 static uint64_t unkeep(struct ctxp_fold_window *w, unsigned mechanism, struct ctxp_str call, uint64_t tokens) {
   struct ctxp_hash128 id = ctxp_hash128(call.ptr, call.len);
   uint64_t of_turn = 0;
@@ -42,6 +44,7 @@ static uint64_t unkeep(struct ctxp_fold_window *w, unsigned mechanism, struct ct
     for (uint32_t i = w->kept.count; i-- > 0 && tokens;) {
       struct ctxp_fold_kept *k = &w->kept.at[i];
       if (k->mechanism != mechanism || (round == 0 && (k->call.lo != id.lo || k->call.hi != id.hi))) continue;
+      while (k->tokens == 0) k = &w->kept.at[--i];
       uint64_t take = tokens < k->tokens ? tokens : k->tokens;
       of_turn += k->turn == w->turns_ended ? take : 0;
       tokens -= take;
@@ -118,16 +121,21 @@ static int take_saving(
     struct ctxp_stage *stage, struct ctxp_fold_window *w, unsigned mechanism, const struct saving *s) {
   if (!s->applied) return take_potential(stage, w, mechanism, s);
   w->turn.saved[mechanism] += s->saved;
-  return keep(w, mechanism, s->saved, s->call);
+  return s->saved ? keep(w, mechanism, s->saved, s->call) : 0;
 }
 
 static int take_removed(struct ctxp_stage *stage, struct ctxp_fold_window *w, const struct ctxp_amnesia_remove *removal, bool applied) {
-  static const struct ctxp_str none = {"", 0};
+  struct ctxp_list calls = removal->droppedResultIds;
+  struct ctxp_str call = {"", 0};
   uint64_t saved = removal->saved > 0 ? (uint64_t)removal->saved : 0;
   if (!applied) return take_removal(stage, w, removal);
   w->since |= CTXP_FOLD_REMOVED;
   w->turn.saved[CTXP_FOLD_AMNESIA] += saved;
-  return keep(w, CTXP_FOLD_AMNESIA, saved, none);
+  if (!saved) return 0;
+  bool more = ctxp_strs_next(&calls, &call) > 0;
+  int r = keep(w, CTXP_FOLD_AMNESIA, saved, call);
+  while (more && r == 0 && ctxp_strs_next(&calls, &call) > 0) r = keep(w, CTXP_FOLD_AMNESIA, 0, call);
+  return r;
 }
 
 static void take_lazy(struct ctxp_fold_window *w, bool applied, uint64_t avoided) {

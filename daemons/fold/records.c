@@ -148,6 +148,7 @@ void ctxp_fold_write_window(struct ctxp_buf *out, const struct ctxp_fold_window 
   ctxp_pack_u64(out, w->models.count);
   for (uint32_t i = 0; i < w->models.count; i++) ctxp_pack_str(out, w->models.at[i]);
   write_turn(out, w);
+  ctxp_pack_u64(out, w->ended);
 }
 
 int ctxp_fold_read_window(struct ctxp_raw raw, struct ctxp_fold_window *w, struct ctxp_str *ret_agent, struct ctxp_str *ret_session,
@@ -170,7 +171,9 @@ int ctxp_fold_read_window(struct ctxp_raw raw, struct ctxp_fold_window *w, struc
     if (!ctxp_fold_grow(&w->models, sizeof(*w->models.at))) return -ENOMEM;
     w->models.at[w->models.count++] = own_str(&w->arena, &c, &bad);
   }
-  return bad ? -EBADMSG : read_turn(&c, w);
+  int r = bad ? -EBADMSG : read_turn(&c, w);
+  if (r == 0 && c.at < c.end) w->ended = ctxp_fold_read_u64(&c, &bad); /* a record of before lacks it */
+  return r == 0 && bad ? -EBADMSG : r;
 }
 
 /* ---- lists ---- */

@@ -211,7 +211,7 @@ static void add_one(struct ctxp_fold_rows *rows, const struct ctxp_fold_window *
   const struct ctxp_fold_message *m = &w->messages.at[item->message];
   struct ctxp_fold_row key = key_of(ctxp_str(ctxp_band_name((enum ctxp_band)item->band)), CTXP_FOLD_NO_KIND, item->band);
   add_item(rows, CTXP_FOLD_BY_BAND, &key, item, m, seen);
-  bool view = m->defined && ctxp_fold_view_of(w, m, item->band, &key, path);
+  bool view = (m->defined || item->own || item->sum.billed || item->sum.cost) && ctxp_fold_view_of(w, m, item->band, &key, path);
   if (view) add_item(rows, CTXP_FOLD_BY_VIEW, &key, item, m, seen);
   struct ctxp_str tool = ctxp_fold_tool_of(w, m);
   if (tool.len && rows->wanted & 1u << CTXP_FOLD_BY_TOOL) {

@@ -97,7 +97,7 @@ static inline uint64_t ctxp_fold_request_cost_nano(const struct ctxp_fold_reques
   } name
 
 struct ctxp_fold_kept { /* tokens that a mechanism keeps out of every request that would have carried them */
-  uint64_t tokens;
+  uint64_t tokens; /* 0: another call of the entry before */
   struct ctxp_hash128 call;
   uint32_t place; /* where they would stand */
   uint32_t turn; /* turns that had ended when they were saved */
@@ -141,6 +141,7 @@ struct ctxp_fold_window {
   uint32_t turns_ended;
   uint64_t turn_number; /* of the turn under way, or the next */
   uint32_t final_at; /* counted requests when the last `final` bill was said */
+  bool ended; /* the agent has said nothing since the session's end */
   bool changed, touched;
   UT_hash_handle hh;
 };

@@ -141,7 +141,8 @@ static void evicted(struct ctxp_amnesia *window, struct ctxp_list ids) {
         message->role == CTXP_ROLE_tool ? ctxp_amnesia_result(window, (struct ctxp_str){message->call, message->call_len}) : NULL;
     if (result) ctxp_amnesia_forget(window, result);
     window->gone_count -= message->gone == CTXP_GONE && message->applied;
-    message->gone = CTXP_HERE;
+    /* that its removal was not applied may still be told */
+    message->gone = message->gone != CTXP_HERE && message->applied ? CTXP_GONE_ONCE : CTXP_HERE;
     window->base.changed = true;
   }
 }
@@ -266,7 +267,7 @@ const struct ctxp_stage_ops ctxp_stage_amnesia_tagger = {.api = CTXP_STAGE_API,
     .name = "amnesia-tagger",
     .summary = "removes results that are of no more use from the window",
     .role = CTXP_ROLE_MECHANISM_NODE,
-    .version = 1,
+    .version = 2,
     .consumes = consumes,
     .emits = emits,
     .options = options,

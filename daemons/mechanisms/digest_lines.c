@@ -149,10 +149,13 @@ static bool error_name(struct ctxp_str s, const struct word *w) {
   return false;
 }
 
+/* ": 12" or "=12"; or " 12" and no more */
 static bool number_right(struct ctxp_str s, size_t end) {
   char c = at(s, end);
-  if (c != ':' && c != '=') return false;
-  return is_digit(at(s, at(s, end + 1) == ' ' ? end + 2 : end + 1));
+  size_t i = c == ' ' || at(s, end + 1) != ' ' ? end + 1 : end + 2;
+  if (c == ':' || c == '=') return is_digit(at(s, i));
+  while (is_digit(at(s, i))) i++;
+  return c == ' ' && i > end + 1 && i == s.len;
 }
 
 static bool counted(struct ctxp_str s, const struct word *w) {
@@ -243,13 +246,17 @@ static bool progress(struct ctxp_str line) {
   return at(line, i) == '/' && is_digit(at(line, i + 1));
 }
 
-/* "path:12:text" of a search in files: where the text begins; 0: it is none. A compiler puts one blank behind its numbers. */
+/* "path:12:text" or, below its path, "12:text" of a search in files: where the text begins; 0: it is none. A compiler puts one blank
+ * behind its numbers. */
 static size_t found_at(struct ctxp_str line) {
   size_t i = 0, digits;
-  while (i < line.len && is_path_byte(line.ptr[i])) i++;
-  if (!i || at(line, i) != ':') return 0;
-  for (digits = ++i; is_digit(at(line, i));) i++;
-  if (i == digits || at(line, i) != ':') return 0;
+  while (is_digit(at(line, i))) i++;
+  if (!i || at(line, i) != ':' || is_digit(at(line, i + 1))) {
+    while (i < line.len && is_path_byte(line.ptr[i])) i++;
+    if (!i || at(line, i) != ':') return 0;
+    for (digits = ++i; is_digit(at(line, i));) i++;
+    if (i == digits || at(line, i) != ':') return 0;
+  }
   char next = at(line, ++i), beyond = at(line, i + 1);
   return next && !is_digit(next) && (next != ' ' || beyond == ' ' || beyond == '\t') ? i : 0;
 }
@@ -319,12 +326,13 @@ static void mix_token(uint64_t *hash, struct ctxp_str token) {
     mix(hash, 'P');
     return;
   }
-  bool hex = token.len >= 6, digits = false;
-  for (size_t i = 0; i < token.len; i++) {
+  bool address = token.len > 2 && token.ptr[0] == '0' && token.ptr[1] == 'x';
+  bool hex = token.len >= 6 || address, digits = false;
+  for (size_t i = address ? 2 : 0; i < token.len; i++) {
     hex = hex && (is_digit(token.ptr[i]) || (lower(token.ptr[i]) >= 'a' && lower(token.ptr[i]) <= 'f'));
     digits = digits || is_digit(token.ptr[i]);
   }
-  if (hex && digits) {
+  if (hex && (digits || address)) {
     mix(hash, '#');
     return;
   }

@@ -168,11 +168,11 @@ static bool in_last(const struct ctxp_context *context, struct ctxp_str call) {
   return false;
 }
 
-/* what was injected since the last request is stripped now or never */
+/* What was injected since the last request is stripped now or never: an agent that does not ask sends it as it is. */
 static int settle(struct ctxp_stage *stage, struct ctxp_writes *writes, const struct ctxp_event *ev) {
   for (struct ctxp_written *w = writes->all; w; w = w->hh.next) {
     if (w->step != CTXP_WRITE_INJECTED) continue;
-    bool strip = in_last(&ev->context, ctxp_written_call(w));
+    bool strip = ev->context.ask && in_last(&ev->context, ctxp_written_call(w));
     w->step = strip ? CTXP_WRITE_STRIPPED : CTXP_WRITE_LEFT;
     w->ask = ev->seq;
     writes->base.changed = true;
@@ -190,7 +190,7 @@ static int requested(struct ctxp_stage *stage, struct ctxp_writes *writes, const
   struct ctxp_call call;
   uint32_t count = 0;
   int r = settle(stage, writes, ev);
-  if (r < 0) return r;
+  if (r < 0 || !ev->context.ask) return r;
   ctxp_pack_map(&actions, 1);
   ctxp_pack_cstr(&actions, "stripContent");
   size_t mark = ctxp_pack_array_open(&actions);
@@ -223,12 +223,13 @@ static int missed(struct ctxp_stage *stage, struct ctxp_writes *writes, const st
   return 0;
 }
 
-/* what is stripped stays so when the session comes back; the rest is settled */
-static void ended(struct ctxp_writes *writes, bool sticky) {
+/* What is stripped stays so when the session comes back, and what was injected is settled by its next request; that an answer was not
+ * applied may be told of both behind the end. The rest has nothing to come. */
+static void ended(struct ctxp_writes *writes) {
   struct ctxp_written *w, *next;
   for (w = writes->all; w; w = next) {
     next = w->hh.next;
-    if (sticky && w->step == CTXP_WRITE_STRIPPED) continue;
+    if (w->step == CTXP_WRITE_STRIPPED || w->step == CTXP_WRITE_INJECTED) continue;
     ctxp_writes_forget(writes, w);
     writes->base.changed = true;
   }
@@ -244,9 +245,9 @@ static int event(struct ctxp_stage *stage, const struct ctxp_event *ev) {
   if (r == 1) return 0;
   if (make) return written(stage, writes, ev);
   if (ev->kind == CTXP_KIND_write_injected) return injected(stage, writes, &ev->write_injected);
-  if (ev->kind == CTXP_KIND_context) return ev->context.ask ? requested(stage, writes, ev) : 0;
+  if (ev->kind == CTXP_KIND_context) return requested(stage, writes, ev);
   if (ev->kind == CTXP_KIND_answer_missed) return missed(stage, writes, &ev->answer_missed);
-  ended(writes, ((const struct options *)ctxp_stage_options(stage))->sticky);
+  ended(writes);
   return 0;
 }
 
@@ -328,7 +329,7 @@ const struct ctxp_stage_ops ctxp_stage_write_compressor = {.api = CTXP_STAGE_API
     .name = "write-compressor",
     .summary = "turns a written file into one line of fact",
     .role = CTXP_ROLE_MECHANISM_NODE,
-    .version = 1,
+    .version = 2,
     .consumes = consumes,
     .emits = emits,
     .options = options,

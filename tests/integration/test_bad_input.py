@@ -233,6 +233,21 @@ def a_folder_without_a_transcript_is_named_and_no_bill_of_zeros_is_printed(place
 
 
 @test
+def an_event_of_a_transcript_that_is_refused_is_told_by_every_import(place):
+    def reply(n, output):
+        return json.dumps({'type': 'assistant', 'uuid': f'a{n}', 'parentUuid': None, 'sessionId': 's', 'timestamp': '2026-01-02T00:00:00Z', 'requestId': f'r{n}',
+                           'message': {'id': f'm{n}', 'model': 'm', 'content': [], 'usage': {'input_tokens': 10, 'output_tokens': output}}}).encode()
+    path = transcript(place, [reply(1, 1), reply(2, 1 << 40), reply(3, 1)])
+    wanted = 'ctxpipe: the collector refused 1 event; the first of them: prompt: usage.output is '
+    with place.pipeline():
+        for turn in range(2):
+            done = place.ctxpipe('import', path, code=1)
+            check(wanted in done.err, f'import {turn + 1} does not tell of the refused event: {done}')
+            same(place.status()['agents'][0]['refused'], 1, 'refused events of the agent')
+        place.ctxpipe('import', transcript(place, [reply(4, 1).replace(b'"s"', b'"t"')], 'good.jsonl'))
+
+
+@test
 def a_session_that_is_not_known_is_named_with_those_that_are(place):
     path = transcript(place, sample())
     name = place.ctxpipe('report', '--json', path).json()['sessions'][0]['session']
@@ -528,7 +543,7 @@ def an_unknown_command_or_option_is_named_with_the_nearest(place):
 def a_wrong_command_line_has_an_exit_code_of_its_own(place):
     samples = SOURCE / 'samples'
     for words in (['spend', '--by', 'bogus'], ['spend', '--top', '0'], ['report', '--by', 'bogus', samples], ['report', '--csv', '--json', samples], ['report', '--csv', '--top', '3', samples], ['spend', '--json', '--sort', 'own'],
-                  ['spend', '--sort', 'bogus'], ['send', '--keys', 'x'], ['prices', '--json', '--yaml'], ['keys'], ['report', '--format', 'nosuch', samples], ['import', '--format', 'nosuch', samples],
+                  ['spend', '--sort', 'bogus'], ['send', '--keys', 'x'], ['prices', '--json', '--yaml'], ['keys'], ['report', '--format', 'nosuch', samples], ['report', '--sizes', 'bogus', samples], ['import', '--format', 'nosuch', samples],
                   ['replay', '--top', 'x', place.state], ['tail', '--count', '0'], ['logs', '--lines', '0', 'fold'], ['down', '--timeout', 'x'], ['send', '--timeout', 'x'],
                   ['up', '--log-level', 'loud'], ['help', 'nosuch'], ['completion', 'zsh'], ['options', 'nosuch'], ['report']):
         sentence(place.ctxpipe(*words, code=2))

@@ -130,15 +130,15 @@ def adds_up_to_log(whole, log):
     same(sum(line['cost'] for line in finals.values()), whole['totals']['costInput'], 'input cost in the last bills of the log')
 
 
-@test
-def every_figure_of_random_streams_is_the_references_and_every_grain_closes(place):
-    streams, reference = [Stream(seed) for seed in range(4)], Reference({model: rates for model, rates in RATES.items()})
-    file = place.topology(**{'subscribe: [collector, bash, amnesia, write, lazy]': 'subscribe: [collector, bash, amnesia, write, lazy]\n    options: {top: 10000}'})
+def ran(place, seeds, options, reference=None):
+    """Random streams through a pipeline whose fold has these options: the bill by message, truncated too, and the log."""
+    file = place.topology(**{'subscribe: [collector, bash, amnesia, write, lazy]': f'subscribe: [collector, bash, amnesia, write, lazy]\n    options: {options}'})
     place.write('prices.yaml', PRICES)
     lines = []
-    for stream in streams:
+    for stream in map(Stream, seeds):
         for event in stream.events(250):
-            reference.take(event)
+            if reference:
+                reference.take(event)
             lines.append(stream.line(event))
     with place.pipeline(file):
         said = place.ctxpipe('send', '-f', file, '--agent', 'any', input='\n'.join(lines) + '\n').err
@@ -147,17 +147,36 @@ def every_figure_of_random_streams_is_the_references_and_every_grain_closes(plac
         cuts = {top: place.ctxpipe('spend', '--json', '--by', 'message', '--top', top).json() for top in (1, 3, 50)}
         status = place.status()
     same([row['node'] for row in status['nodes'] if row['refused']], [], 'nodes that refused something')
-    totals, rows = reference.report()
+    closes(whole, 'spend')
+    for top, cut in cuts.items():
+        adds_up(whole, cut, top)
+    adds_up_to_log(whole, [json.loads(line, parse_float=Decimal) for line in (place.state / 'events.jsonl').read_text().splitlines()])
+    return whole
+
+
+def same_totals(whole, totals):
     for key, value in totals.items():
         same(Fraction(whole['totals'][key]) * (10 ** 9 if key.startswith('cost') else 1), value, f'totals: {key}')
-    closes(whole, 'spend')
+
+
+@test
+def every_figure_of_random_streams_is_the_references_and_every_grain_closes(place):
+    reference = Reference({model: rates for model, rates in RATES.items()})
+    whole = ran(place, range(4), '{top: 10000, sizes: estimate}', reference)
+    totals, rows = reference.report()
+    same_totals(whole, totals)
     same_rows(whole['bands'], rows['bands'], lambda row: row['band'] or 'unattributed', 'bands')
     same_rows(whole['views'], rows['views'], lambda row: (row['kind'], row['label'], row['band']), 'views')
     same_rows([row for row in whole['tools'] if row['turns']], rows['tools'], lambda row: row['tool'], 'tools')
     same_rows(whole['messages'], rows['messages'], lambda row: (row['agent'], row['session'], row['thread'], row['label']) if row['agent'] else row['label'], 'messages')
-    for top, cut in cuts.items():
-        adds_up(whole, cut, top)
-    adds_up_to_log(whole, [json.loads(line, parse_float=Decimal) for line in (place.state / 'events.jsonl').read_text().splitlines()])
+
+
+@test
+def sizes_by_the_ledger_close_over_random_streams_too(place):
+    reference = Reference({model: rates for model, rates in RATES.items()})
+    whole = ran(place, range(4, 8), '{top: 10000}', reference)
+    same_totals(whole, reference.report()[0])
+    check(any(row['billed'] for row in whole['parts']), 'nothing stands for what is no message')
 
 
 main()

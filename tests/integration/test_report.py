@@ -147,7 +147,7 @@ def the_worked_examples_of_the_fold_are_right_through_their_telemetry(place):
     for expected_file in sorted(shared('fold').glob('*.expected.json')):
         name = expected_file.name.split('.')[0]
         agents = json.loads(expected_file.read_text())['agents']
-        out, count = report(place, '--by', 'message', shared('fold') / f'{name}.jsonl'), count + 1
+        out, count = report(place, '--by', 'message', '--sizes', 'estimate', shared('fold') / f'{name}.jsonl'), count + 1
         for agent, expect in agents.items():
             expect = expect or {'turns': 0, 'billed': 0}  # nothing was recorded
             thread = '' if agent == 'root' else agent

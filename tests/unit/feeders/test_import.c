@@ -314,6 +314,25 @@ static void a_named_file_that_is_nothing_is_told(void **state) {
   assert_string_equal(s->err.text, "there is no format 'word'; the formats are claude-code, codex, gemini-cli, gg, opencode, pi");
 }
 
+static void a_file_that_is_no_transcript_of_the_format_that_was_named_is_told(void **state) {
+  static const char *const names[] = {"claude-code", "codex", "gemini-cli", "gg", "opencode", "pi"};
+  static const char line[] = "{\"type\":\"session\",\"id\":\"s\",\"cwd\":\"/x\",\"timestamp\":\"2026-01-01T00:00:00Z\"}\n"
+                             "{\"type\":\"message\",\"id\":\"a\",\"message\":{\"role\":\"user\",\"content\":\"hello\"}}\n";
+  struct scratch *s = *state;
+  scratch_text(s, "s.jsonl", line);
+  const char *path = scratch_path(s, "s.jsonl");
+  for (unsigned i = 0; i < 6; i++) {
+    const struct ctxp_import_options options = {.paths = &path, .path_count = 1, .format = names[i]};
+    bool right = i == 5;
+    ctxp_import_result_deinit(&s->result);
+    assert_int_equal(ctxp_import_files(&options, &s->sink, &s->result, &s->err), 0);
+    assert_int_equal(s->result.files, right ? 1 : 0);
+    assert_int_equal(s->result.fault_count, right ? 0 : 1);
+    if (!right && i != 4) assert_true(scratch_said(s, "s.jsonl: holds nothing of the format "));
+    assert_int_equal(scratch_count(s, "\"prompt\"") + scratch_count(s, "context_message"), right ? 1 : 0);
+  }
+}
+
 static void a_session_brings_its_side_folder_along(void **state) {
   struct scratch *s = *state;
   scratch_text(s, "p/s1.jsonl", session);
@@ -421,6 +440,7 @@ int main(void) {
       SCRATCH_TEST(an_over_long_line_is_passed_over),
       SCRATCH_TEST(what_cannot_be_read_is_told_and_the_rest_is_read),
       SCRATCH_TEST(a_named_file_that_is_nothing_is_told),
+      SCRATCH_TEST(a_file_that_is_no_transcript_of_the_format_that_was_named_is_told),
       SCRATCH_TEST(a_session_brings_its_side_folder_along),
       SCRATCH_TEST(a_file_that_shrinks_while_it_is_read_ends_early),
       SCRATCH_TEST(lines_are_read_through_a_small_buffer),

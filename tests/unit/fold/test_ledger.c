@@ -116,6 +116,66 @@ static void what_was_never_applied_leaves_its_turn_or_else_is_regret(void **stat
   assert_int_equal(last_turn().cumulative.total, 1999);
 }
 
+#define REMOVED(ids, saved) \
+  "{\"kind\":\"amnesia-remove\",\"saved\":" saved ",\"messageCount\":2,\"droppedResultIds\":[" ids "],\"applied\":true}"
+#define AMNESIA_REGRET(id, tokens) \
+  "{\"kind\":\"regret\",\"mechanism\":\"amnesia\",\"toolCallId\":\"" id "\",\"tokens\":" tokens ",\"reason\":\"not applied\"}"
+
+/* Turn 0 removes a and b with 300 tokens, turn 1 c with 50. That the first was never applied is told in turn 1, result by result: it is
+ * regret, 300 of it, and turn 1 keeps its 50. */
+static void a_removal_that_is_taken_back_late_leaves_the_later_ones_alone(void **state) {
+  (void)state;
+  fold_open(&t, NULL);
+  fold_push(&t, REMOVED("\"b\",\"a\"", "300"));
+  fold_push(&t, "{\"kind\":\"turn_end\",\"turn\":0}");
+  fold_push(&t, REMOVED("\"c\"", "50"));
+  fold_push(&t, AMNESIA_REGRET("a", "100"));
+  ctxp_test_restart(&t);
+  fold_push(&t, AMNESIA_REGRET("b", "200"));
+  fold_push(&t, "{\"kind\":\"prompt\",\"callId\":\"c\",\"model\":\"v/m\",\"append\":[{\"id\":\"u\"}],\"usage\":{\"input\":1000}}");
+  fold_push(&t, "{\"kind\":\"turn_end\",\"turn\":1}");
+  struct ctxp_turn turn = last_turn();
+  assert_int_equal(turn.amnesia, 50);
+  assert_int_equal(turn.net, 50 - 300);
+  assert_int_equal(turn.cumulative.amnesia, 350);
+  assert_int_equal(turn.carried, 50);
+  fold_push(&t, AMNESIA_REGRET("c", "50"));
+  fold_push(&t, "{\"kind\":\"prompt\",\"callId\":\"c2\",\"model\":\"v/m\",\"keep\":1,\"append\":[{\"id\":\"v\"}],\"usage\":{\"input\":1}}");
+  fold_push(&t, "{\"kind\":\"turn_end\",\"turn\":2}");
+  assert_int_equal(last_turn().carried, 0);
+}
+
+static void what_is_taken_back_behind_the_end_is_a_turn_of_its_own(void **state) {
+  (void)state;
+  ctxp_auto_buf reply = {0};
+  fold_open(&t, NULL);
+  fold_push(&t, BASH, "");
+  fold_push(&t, BASH, ",\"thread\":\"sub\"");
+  fold_push(&t, "{\"kind\":\"session_end\"}"); /* of both */
+  ctxp_test_restart(&t);
+  fold_push(&t, REGRET, "not applied");
+  assert_int_equal(last_turn().turn, 1);
+  assert_int_equal(last_turn().total, 0);
+  assert_int_equal(last_turn().net, -1999);
+  assert_int_equal(last_turn().cumulative.total, 3998);
+  fold_push(&t,
+      "{\"kind\":\"regret\",\"thread\":\"sub\",\"mechanism\":\"bash\",\"toolCallId\":\"b\",\"tokens\":1999,\"reason\":\"not applied\"}");
+  struct ctxp_raw all = ctxp_map_get(fold_ask(&t, "{\"what\":\"stats\"}", &reply), "all");
+  assert_int_equal(ctxp_map_u64(all, "turns", 0), 4);
+  assert_int_equal(ctxp_map_u64(all, "regret", 0), 3998);
+  assert_int_equal(ctxp_map_u64(all, "net", 1), 0);
+  unsigned emitted = t.emitted_count;
+  fold_push(&t, "{\"kind\":\"session_end\"}");
+  assert_int_equal(t.emitted_count, emitted); /* nothing is left for another */
+  fold_push(&t, "{\"kind\":\"session_start\",\"product\":\"pi\"}");
+  fold_push(&t, BASH, "");
+  fold_push(&t, REGRET, "came back"); /* a turn is to come again */
+  assert_int_equal(t.emitted_count, emitted + 2);
+  fold_push(&t, "{\"kind\":\"turn_end\",\"turn\":7}");
+  assert_int_equal(last_turn().turn, 7);
+  assert_int_equal(last_turn().net, 0);
+}
+
 static void what_was_applied_and_came_back_is_regret_and_carried_no_more(void **state) {
   (void)state;
   fold_open(&t, FOLD_ESTIMATE);
@@ -383,6 +443,8 @@ int main(void) {
       cmocka_unit_test_teardown(what_was_not_applied_is_potential_and_in_no_total, close_fold),
       cmocka_unit_test_teardown(net_is_total_less_auxiliary_calls_and_regret_and_may_be_negative, close_fold),
       cmocka_unit_test_teardown(what_was_never_applied_leaves_its_turn_or_else_is_regret, close_fold),
+      cmocka_unit_test_teardown(a_removal_that_is_taken_back_late_leaves_the_later_ones_alone, close_fold),
+      cmocka_unit_test_teardown(what_is_taken_back_behind_the_end_is_a_turn_of_its_own, close_fold),
       cmocka_unit_test_teardown(what_was_applied_and_came_back_is_regret_and_carried_no_more, close_fold),
       cmocka_unit_test_teardown(what_is_kept_out_is_carried_in_every_request_until_a_compaction, close_fold),
       cmocka_unit_test_teardown(a_rewind_before_its_place_ends_what_is_carried, close_fold),

@@ -40,7 +40,7 @@ static struct ctxp_digest make(size_t soft, size_t hard) {
   struct ctxp_digest made;
   ctxp_buf_reset(&digest);
   int r =
-      ctxp_digest_make(ctxp_buf_view(&source), CTXP_STR("[head; exit code 2]"), (struct ctxp_digest_limits){soft, hard}, &digest, &made);
+      ctxp_digest_make(ctxp_buf_view(&source), CTXP_STR("[head; exit code 2]"), (struct ctxp_digest_limits){soft, hard, hard}, &digest, &made);
   if (r != 0) fail_msg("no digest: %d", r);
   assert_in_range(ctxp_utf16_units(ctxp_buf_view(&digest)), 1, hard);
   return made;
@@ -186,7 +186,7 @@ static void every_error_line_of_a_generated_output_survives(void **state) {
     ctxp_buf_reset(&digest);
     size_t units = ctxp_utf16_units(ctxp_buf_view(&source));
     int r = ctxp_digest_make(ctxp_buf_view(&source), CTXP_STR("[head]"),
-        (struct ctxp_digest_limits){units / 10 < 4096 ? units / 10 : 4096, 4096}, &digest, &made);
+        (struct ctxp_digest_limits){units / 10 < 4096 ? units / 10 : 4096, 4096, 4096}, &digest, &made);
     assert_in_range(r, 0, 1);
     assert_int_equal(made.lines, count);
     if (r == 0) {
@@ -253,7 +253,7 @@ static void too_many_kinds_of_errors_do_not_fit(void **state) {
     ctxp_buf_char(&source, (char)('a' + i % 26));
     ctxp_buf_char(&source, '\n');
   }
-  assert_int_equal(ctxp_digest_make(ctxp_buf_view(&source), CTXP_STR("[h]"), (struct ctxp_digest_limits){100, 1000}, &digest, &made), 1);
+  assert_int_equal(ctxp_digest_make(ctxp_buf_view(&source), CTXP_STR("[h]"), (struct ctxp_digest_limits){100, 1000, 1000}, &digest, &made), 1);
   assert_int_equal(digest.len, 0);
   assert_int_equal(made.first_must, 0);
 }
@@ -338,7 +338,7 @@ static void a_megabyte_of_anything_is_digested_within_the_limits(void **state) {
     ctxp_auto_buf room = {0};
     assert_int_equal(ctxp_clean_output(ctxp_buf_view(&source), false, &room, &text), 0);
     ctxp_buf_reset(&digest);
-    assert_in_range(ctxp_digest_make(text, CTXP_STR("[h]"), (struct ctxp_digest_limits){4096, 4096}, &digest, &made), 0, 1);
+    assert_in_range(ctxp_digest_make(text, CTXP_STR("[h]"), (struct ctxp_digest_limits){4096, 4096, 4096}, &digest, &made), 0, 1);
     assert_in_range(ctxp_utf16_units(ctxp_buf_view(&digest)), 0, 4096);
   }
 }
