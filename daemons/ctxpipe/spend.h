@@ -15,6 +15,7 @@
       {.name = "explain", \
           .value = "NAME", \
           .help = "every request that billed a message, view or tool (message:NAME, view:NAME, tool:NAME to tell them apart)"}, \
+      {.name = "balance", .help = "only what mechanisms kept out of each view and tool, less what that cost"}, \
       {.name = "csv", .help = "print the rows of --by (default view) as CSV, complete"}, { \
     .name = "json", .help = "print one JSON object, complete; with --by message, day, project, model or agent it has their rows too" \
   }
