@@ -10,11 +10,12 @@ struct place { /* beside its weight (sizes.h) */
   ctxp_u128 noted; /* tiered money of this place and all below, not handed down yet; wraps */
   uint64_t cum; /* tokens up to and with this place */
   uint32_t item, sized; /* sized: newest place up to this one whose message has a size, + 1 */
-  uint32_t priced; /* priced requests when it came in */
+  uint32_t priced, unpriced; /* requests with and without a price when it came in */
 };
 /* tokens that lie among each other in the window: messages by band, their thinking, and what no message shows */
 enum { LANE_THINKING = CTXP_BAND_COUNT,
   LANE_UNSEEN,
+  LANE_WATCHED, /* sizes of what a lens watches, beside the lanes that they are in */
   LANES };
 struct lane { /* of the places that have any: number and sum up to it */
   struct {
@@ -24,7 +25,7 @@ struct lane { /* of the places that have any: number and sum up to it */
   uint32_t count, cap, dirty;
 };
 struct ctxp_fold_spend {
-  uint32_t done, priced;
+  uint32_t done, priced, unpriced; /* unpriced: that used tokens */
   ctxp_u128 k, kc;
   CTXP_FOLD_ARRAY(struct place, places);
   CTXP_FOLD_ARRAY(struct ctxp_fold_item, items);
@@ -38,6 +39,12 @@ struct ctxp_fold_spend {
   struct ctxp_fold_bust_sum busts[CTXP_FOLD_BUSTS];
   uint32_t fresh; /* places from here on came since the last counted request */
   uint32_t before; /* the last counted and reported request, + 1 */
+  uint64_t explained; /* of the unexplained: what counted requests have, of those that pass or not */
+  /* for a question */
+  const struct ctxp_fold_lens *lens; /* NULL: the whole bill */
+  CTXP_FOLD_ARRAY(uint32_t, passed); /* with a lens, of each request: how many up to it passed */
+  CTXP_FOLD_ARRAY(uint32_t, numbers); /* of those that passed: their numbers in the window */
+  struct ctxp_fold_sum watched; /* of the request in hand */
 };
 
 /* ---- the stack of places ---- */
@@ -55,9 +62,11 @@ static void settle(struct ctxp_fold_spend *s, uint32_t place) {
   item->sum.cost += size * (s->kc - p->entered.kc);
   item->sum.tiered += size * p->noted;
   item->priced += s->priced - p->priced;
+  item->unpriced += s->unpriced - p->unpriced;
   p->entered.k = s->k;
   p->entered.kc = s->kc;
   p->priced = s->priced;
+  p->unpriced = s->unpriced;
 }
 
 /* Hands down what is noted at the places from `from` on, as if they left and came in again. */
@@ -105,6 +114,7 @@ static bool item_of(struct ctxp_fold_spend *s, const struct ctxp_fold_window *w,
   *link = number + 1; /* before the list moves */
   if (!ctxp_fold_grow(&s->items, sizeof(*s->items.at))) return *link = 0, false;
   s->items.at[number] = (struct ctxp_fold_item){.message = message, .band = band};
+  if (s->lens && s->lens->watches) s->items.at[number].watched = s->lens->watches(s->lens->data, w, message, band);
   s->items.count++;
   *ret = number;
   return true;
@@ -121,7 +131,7 @@ static int enter(struct ctxp_fold_spend *s, const struct ctxp_fold_window *w) {
   uint32_t number = s->places.count, item;
   const struct ctxp_fold_weight *p = weight_of(s, number);
   if (!item_of(s, w, p->message, p->band, &item) || !ctxp_fold_grow(&s->places, sizeof(*s->places.at))) return -ENOMEM;
-  s->places.at[number] = (struct place){.entered = {s->k, s->kc}, .item = item, .priced = s->priced};
+  s->places.at[number] = (struct place){.entered = {s->k, s->kc}, .item = item, .priced = s->priced, .unpriced = s->unpriced};
   s->places.count++;
   return 0;
 }
@@ -138,7 +148,8 @@ static int measure(struct ctxp_fold_spend *s, const struct ctxp_fold_window *w) 
     s->places.at[i].sized = p->size ? i + 1 : i ? s->places.at[i - 1].sized :
                                                   0;
     if (!lane_add(&s->lanes[p->band], i, p->size) || (p->think && !lane_add(&s->lanes[LANE_THINKING], i, p->think)) ||
-        (p->unseen && !lane_add(&s->lanes[LANE_UNSEEN], i, p->unseen)))
+        (p->unseen && !lane_add(&s->lanes[LANE_UNSEEN], i, p->unseen)) ||
+        (s->items.at[s->places.at[i].item].watched && !lane_add(&s->lanes[LANE_WATCHED], i, p->size)))
       return -ENOMEM;
   }
   return 0;
@@ -183,11 +194,14 @@ static const struct ctxp_fold_sum none = {0, 0, 0};
 static void pay_part_of(struct ctxp_fold_spend *s, enum ctxp_fold_part part, const struct ctxp_fold_sum *sum) {
   ctxp_fold_sum_add(&s->parts[part].sum, sum);
   ctxp_fold_sum_add(&s->bands[part == CTXP_FOLD_THINKING ? CTXP_BAND_assistant : CTXP_BAND_system].sum, sum);
+  if (s->lens && s->lens->parts & 1u << part) ctxp_fold_sum_add(&s->watched, sum);
 }
 
 static void pay_lane(struct ctxp_fold_spend *s, unsigned lane, const struct ctxp_fold_sum *sum) {
   if (lane < CTXP_BAND_COUNT)
     ctxp_fold_sum_add(&s->bands[lane].sum, sum);
+  else if (lane == LANE_WATCHED)
+    ctxp_fold_sum_add(&s->watched, sum);
   else
     pay_part_of(s, lane == LANE_THINKING ? CTXP_FOLD_THINKING : CTXP_FOLD_CAME_IN, sum);
 }
@@ -197,6 +211,7 @@ static void pay_place(struct ctxp_fold_spend *s, uint32_t place, ctxp_u128 money
   struct ctxp_fold_item *item = &s->items.at[s->places.at[place].item];
   item->sum.tiered += money;
   s->bands[item->band].sum.tiered += money;
+  if (item->watched) s->watched.tiered += money;
 }
 
 /* places [from, to) pay `rate` a token of estimate; returns what they pay */
@@ -268,6 +283,7 @@ static void bill_rest(struct ctxp_fold_spend *s, const struct ctxp_fold_sum *sum
   struct ctxp_fold_item *item = &s->items.at[s->places.at[newest - 1].item];
   ctxp_fold_sum_add(&item->sum, sum);
   ctxp_fold_sum_add(&s->bands[item->band].sum, sum);
+  if (item->watched) ctxp_fold_sum_add(&s->watched, sum);
 }
 
 static ctxp_u128 pay_untiered(struct ctxp_fold_spend *s, ctxp_u128 rate) { /* money without tokens has no order */
@@ -293,9 +309,14 @@ static void bill_tiered(
 }
 
 /* ---- one request ---- */
-static void see_row(struct ctxp_fold_band_sum *row, uint32_t number, uint32_t priced) {
+static bool is_priced(const struct ctxp_fold_request *q) { return q->flags & CTXP_FOLD_PRICED; }
+static bool is_unpriced(const struct ctxp_fold_request *q) { return !is_priced(q) && ctxp_fold_request_input(q); }
+
+static void see_row(struct ctxp_fold_band_sum *row, const struct ctxp_fold_request *q) {
+  uint32_t number = q->number;
   row->turns++;
-  row->priced += priced;
+  row->priced += is_priced(q);
+  row->unpriced += is_unpriced(q);
   row->last = number;
   if (!row->first) row->first = number;
 }
@@ -318,15 +339,15 @@ static void see_size(struct ctxp_fold_spend *s, const struct ctxp_fold_window *w
 }
 
 /* residency of bands: which had anything in this request, and what came in */
-static void see(struct ctxp_fold_spend *s, const struct ctxp_fold_window *w, const struct ctxp_fold_request *q, uint32_t priced) {
+static void see(struct ctxp_fold_spend *s, const struct ctxp_fold_window *w, const struct ctxp_fold_request *q) {
   bool system = s->sizes.base > 0, unseen = s->sizes.base_unseen || s->lanes[LANE_UNSEEN].count;
   for (unsigned b = 0; b < CTXP_BAND_COUNT; b++)
     if (s->lanes[b].count || (b == CTXP_BAND_system && (system || unseen)) ||
         (b == CTXP_BAND_assistant && s->lanes[LANE_THINKING].count))
-      see_row(&s->bands[b], q->number, priced);
-  if (system) see_row(&s->parts[CTXP_FOLD_SYSTEM], q->number, priced);
-  if (unseen) see_row(&s->parts[CTXP_FOLD_CAME_IN], q->number, priced);
-  if (s->lanes[LANE_THINKING].count) see_row(&s->parts[CTXP_FOLD_THINKING], q->number, priced);
+      see_row(&s->bands[b], q);
+  if (system) see_row(&s->parts[CTXP_FOLD_SYSTEM], q);
+  if (unseen) see_row(&s->parts[CTXP_FOLD_CAME_IN], q);
+  if (s->lanes[LANE_THINKING].count) see_row(&s->parts[CTXP_FOLD_THINKING], q);
   for (uint32_t i = s->fresh < s->unpaid ? s->fresh : s->unpaid; i < s->places.count; i++) see_size(s, w, i);
   uint64_t recorded = s->parts[CTXP_FOLD_SYSTEM].own + s->parts[CTXP_FOLD_CAME_IN].own;
   s->parts[CTXP_FOLD_SYSTEM].own = s->sizes.first_u;
@@ -352,14 +373,15 @@ static void bill(struct ctxp_fold_spend *s, const struct ctxp_fold_window *w, co
   uint64_t input = ctxp_fold_request_input(q), estimate = window_of(s);
   ctxp_u128 tokens = input * CTXP_FOLD_TOKEN,
             money = ((ctxp_u128)q->parts[0] + q->parts[1] + q->parts[2] + q->parts[3]) << (32 - CTXP_FOLD_PART);
-  uint32_t priced = q->flags & CTXP_FOLD_PRICED ? 1 : 0;
-  s->priced += priced;
-  see(s, w, q, priced);
+  s->priced += is_priced(q);
+  s->unpriced += is_unpriced(q);
+  see(s, w, q);
   s->figures.estimated += q->flags & CTXP_FOLD_REPORTED ? estimate : 0;
   if (estimate == 0) {
     struct ctxp_fold_sum all = {tokens, money, money};
     ctxp_fold_sum_add(&s->bands[CTXP_BAND_COUNT].sum, &all);
-    s->bands[CTXP_BAND_COUNT].priced += priced;
+    s->bands[CTXP_BAND_COUNT].priced += is_priced(q);
+    s->bands[CTXP_BAND_COUNT].unpriced += is_unpriced(q);
     return;
   }
   ctxp_u128 k = tokens / estimate, kc = money / estimate;
@@ -371,52 +393,57 @@ static void bill(struct ctxp_fold_spend *s, const struct ctxp_fold_window *w, co
   bill_tiered(s, q, input, estimate, money);
 }
 
-void ctxp_fold_figures_add(struct ctxp_fold_figures *sum, const struct ctxp_fold_figures *more) {
-  sum->requests += more->requests;
-  sum->unreported += more->unreported;
-  for (unsigned c = 0; c < CTXP_FOLD_CLASSES; c++) sum->tokens[c] += more->tokens[c];
-  sum->output += more->output;
-  sum->reasoning += more->reasoning;
-  sum->cost_nano += more->cost_nano;
-  sum->cost_input_nano += more->cost_input_nano;
-  sum->unpriced_input += more->unpriced_input;
-  sum->unpriced_output += more->unpriced_output;
-  sum->estimated += more->estimated;
-  sum->unexplained += more->unexplained;
-  if (more->requests && (!sum->first_ms || more->first_ms < sum->first_ms)) sum->first_ms = more->first_ms;
-  if (more->last_ms > sum->last_ms) sum->last_ms = more->last_ms;
-}
-
-static void count(struct ctxp_fold_figures *sum, const struct ctxp_fold_request *q) {
-  bool in = q->flags & CTXP_FOLD_PRICED, out = q->flags & CTXP_FOLD_PRICED_OUT, reported = q->flags & CTXP_FOLD_REPORTED;
-  struct ctxp_fold_figures one = {
-      .requests = 1, .unreported = !reported, .output = q->output, .reasoning = q->reasoning, .first_ms = q->ts_ms, .last_ms = q->ts_ms};
-  memcpy(one.tokens, q->tokens, sizeof(one.tokens));
-  one.cost_input_nano = ctxp_fold_request_cost_nano(q);
-  one.cost_nano = one.cost_input_nano + q->cost_output_nano;
-  if (reported && !in) one.unpriced_input = ctxp_fold_request_input(q);
-  if (reported && !out) one.unpriced_output = q->output;
-  ctxp_fold_figures_add(sum, &one);
-}
-
-static void find_bust(struct ctxp_fold_spend *s, const struct ctxp_fold_window *w, const struct ctxp_fold_request *q) {
+static void find_bust(struct ctxp_fold_spend *s, const struct ctxp_fold_window *w, const struct ctxp_fold_request *q, bool passes) {
   if (!(q->flags & CTXP_FOLD_REPORTED)) return;
-  if (s->before) ctxp_fold_find_bust(s->busts, &w->requests.at[s->before - 1], q);
+  if (s->before && passes) ctxp_fold_find_bust(s->busts, &w->requests.at[s->before - 1], q);
   s->before = (uint32_t)(q - w->requests.at) + 1;
+}
+
+/* does the question want the request? */
+static int pass(struct ctxp_fold_spend *s, const struct ctxp_fold_window *w, uint32_t request, bool *ret_passes) {
+  const struct ctxp_fold_request *q = &w->requests.at[request];
+  *ret_passes = q->flags & CTXP_FOLD_COUNTED;
+  if (!s->lens) return 0;
+  if (*ret_passes && s->lens->counts) *ret_passes = s->lens->counts(s->lens->data, w, q);
+  if (!ctxp_fold_grow(&s->passed, sizeof(*s->passed.at)) || !ctxp_fold_grow(&s->numbers, sizeof(*s->numbers.at))) return -ENOMEM;
+  if (*ret_passes) s->numbers.at[s->numbers.count++] = q->number;
+  s->passed.at[s->passed.count++] = s->numbers.count;
+  return 0;
+}
+
+static int tell(struct ctxp_fold_spend *s, const struct ctxp_fold_window *w, uint32_t request) {
+  const struct ctxp_fold_lens *lens = s->lens;
+  if (!lens || !lens->billed) return 0;
+  uint64_t size = lane_total(s, LANE_WATCHED);
+  for (unsigned p = 0; p < CTXP_FOLD_PARTS; p++)
+    if (lens->parts & 1u << p)
+      size += p == CTXP_FOLD_SYSTEM ? s->sizes.base :
+          p == CTXP_FOLD_CAME_IN    ? s->sizes.base_unseen + lane_total(s, LANE_UNSEEN) :
+                                      lane_total(s, LANE_THINKING);
+  struct ctxp_fold_watched watched = {s->watched, size, window_of(s), s->lanes[LANE_WATCHED].count};
+  return lens->billed(lens->data, w, request, &watched);
 }
 
 static int step(struct ctxp_fold_spend *s, const struct ctxp_fold_window *w, uint32_t request) {
   const struct ctxp_fold_request *q = &w->requests.at[request];
+  struct ctxp_fold_figures one;
+  bool passes = false;
   int r = cut(s, q->keep);
   for (uint32_t i = 0; r == 0 && i < q->count; i++) r = ctxp_fold_sizes_enter(&s->sizes, w, &w->residencies.at[q->first + i]);
   if (r == 0 && q->flags & CTXP_FOLD_REPORTED) r = ctxp_fold_sizes_step(&s->sizes, w, request);
   if (r == 0) r = measure(s, w);
+  if (r == 0) r = pass(s, w, request, &passes);
   if (r < 0 || !(q->flags & CTXP_FOLD_COUNTED)) return r;
-  count(&s->figures, q);
-  find_bust(s, w, q);
+  find_bust(s, w, q, passes);
+  uint64_t unexplained = s->sizes.unexplained - s->explained;
+  s->explained = s->sizes.unexplained;
+  if (!passes) return 0;
+  ctxp_fold_figures_of(q, &one);
+  ctxp_fold_figures_add(&s->figures, &one);
+  s->watched = none;
   bill(s, w, q);
-  s->figures.unexplained = s->sizes.unexplained;
-  return 0;
+  s->figures.unexplained += unexplained;
+  return tell(s, w, request);
 }
 
 static struct ctxp_fold_spend *new_run(bool by_estimate) {
@@ -442,6 +469,31 @@ int ctxp_fold_spend_run(struct ctxp_fold_window *w) {
   }
   return 0;
 }
+
+int ctxp_fold_spend_through(struct ctxp_fold_window *w, const struct ctxp_fold_lens *lens) {
+  struct ctxp_fold_spend *s = new_run(w->by_estimate);
+  int r = s ? 0 : -ENOMEM;
+  if (s) s->lens = lens;
+  for (; r == 0 && s->done < w->requests.count; s->done++) r = step(s, w, s->done);
+  if (r != 0) {
+    ctxp_fold_spend_free(s);
+    return r;
+  }
+  ctxp_fold_spend_free(w->spend);
+  w->spend = s;
+  return 0;
+}
+
+uint32_t ctxp_fold_spend_before(const struct ctxp_fold_window *w, uint32_t request) {
+  const struct ctxp_fold_spend *s = w->spend;
+  uint32_t before = request < w->requests.count ? request : w->requests.count;
+  if (s->lens) return before ? s->passed.at[before - 1] : 0;
+  if (request >= w->requests.count) return w->counted;
+  const struct ctxp_fold_request *q = &w->requests.at[request];
+  return q->number - (q->flags & CTXP_FOLD_COUNTED ? 1 : 0);
+}
+
+uint32_t ctxp_fold_spend_number(const struct ctxp_fold_spend *s, uint32_t nth) { return s->lens ? s->numbers.at[nth - 1] : nth; }
 
 uint32_t ctxp_fold_spend_done(const struct ctxp_fold_spend *spend) { return spend->done; }
 const struct ctxp_fold_figures *ctxp_fold_spend_figures(const struct ctxp_fold_spend *spend) { return &spend->figures; }
@@ -481,6 +533,8 @@ struct ctxp_fold_spend *ctxp_fold_spend_free(struct ctxp_fold_spend *s) {
   free(s->places.at);
   free(s->items.at);
   free(s->first_item);
+  free(s->passed.at);
+  free(s->numbers.at);
   free(s);
   return NULL;
 }

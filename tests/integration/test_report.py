@@ -253,6 +253,7 @@ def a_message_has_its_tool_and_its_path(place):
     check(reads, 'the samples show no file')
     for row in reads:
         check(row['tool'] and row['path'] in views, f'a message of a file without tool or path: {row}')
+    place.env['COLUMNS'] = '300'
     text = place.ctxpipe('report', '--by', 'message', '--top', '100', SOURCE / 'samples').out
     check(f'{reads[0]["tool"]} {reads[0]["path"]}' in text, f'tool and path are not in the table:\n{text}')
 
