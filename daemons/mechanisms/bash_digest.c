@@ -79,7 +79,8 @@ static int emit(struct ctxp_stage *stage, const struct ctxp_tool_result *result,
 }
 
 /* the cleaned output, if there is something to do about it; 1: there is not */
-static int look(const struct ctxp_tool_result *result, const struct ctxp_bash_options *options, struct ctxp_buf *room, struct ctxp_str *ret_text) {
+static int look(
+    const struct ctxp_tool_result *result, const struct ctxp_bash_options *options, struct ctxp_buf *room, struct ctxp_str *ret_text) {
   if ((result->isError && options->errors == CTXP_ERRORS_KEEP) || ctxp_str_blank(result->text)) return 1;
   int r = ctxp_clean_output(result->text, ctxp_bash_as_seed(options), room, ret_text);
   if (r < 0) return r;
@@ -165,7 +166,9 @@ static const struct ctxp_consume consumes[] = {
     {CTXP_KIND_tool_result, 1u << CTXP_TOOL_SHELL}, {CTXP_KIND_answer_missed, 0}, {CTXP_KIND_NONE, 0}};
 static const enum ctxp_kind emits[] = {CTXP_KIND_bash, CTXP_KIND_bash_fallback, CTXP_KIND_aux, CTXP_KIND_regret, CTXP_KIND_NONE};
 static const char *const errors_choices[] = {"keep", "digest", NULL};
-static int check(const void *whole, struct ctxp_error *err) { return ctxp_engine_check(&((const struct ctxp_bash_options *)whole)->engine, err); }
+static int check(const void *whole, struct ctxp_error *err) {
+  return ctxp_engine_check(&((const struct ctxp_bash_options *)whole)->engine, err);
+}
 
 static const struct ctxp_option options[] = {{.name = "min_tokens",
                                                  .type = CTXP_OPTION_U64,

@@ -39,8 +39,8 @@ static void read_file(const char *folder, const char *name, const char *ending, 
 static struct ctxp_digest make(size_t soft, size_t hard) {
   struct ctxp_digest made;
   ctxp_buf_reset(&digest);
-  int r =
-      ctxp_digest_make(ctxp_buf_view(&source), CTXP_STR("[head; exit code 2]"), (struct ctxp_digest_limits){soft, hard, hard}, &digest, &made);
+  int r = ctxp_digest_make(
+      ctxp_buf_view(&source), CTXP_STR("[head; exit code 2]"), (struct ctxp_digest_limits){soft, hard, hard}, &digest, &made);
   if (r != 0) fail_msg("no digest: %d", r);
   assert_in_range(ctxp_utf16_units(ctxp_buf_view(&digest)), 1, hard);
   return made;
@@ -253,7 +253,8 @@ static void too_many_kinds_of_errors_do_not_fit(void **state) {
     ctxp_buf_char(&source, (char)('a' + i % 26));
     ctxp_buf_char(&source, '\n');
   }
-  assert_int_equal(ctxp_digest_make(ctxp_buf_view(&source), CTXP_STR("[h]"), (struct ctxp_digest_limits){100, 1000, 1000}, &digest, &made), 1);
+  assert_int_equal(
+      ctxp_digest_make(ctxp_buf_view(&source), CTXP_STR("[h]"), (struct ctxp_digest_limits){100, 1000, 1000}, &digest, &made), 1);
   assert_int_equal(digest.len, 0);
   assert_int_equal(made.first_must, 0);
 }
