@@ -70,7 +70,8 @@ enum ctxp_fold_request_flags {
   CTXP_FOLD_PRICED_OUT = 8,
   CTXP_FOLD_COMPACTED = 16,
   CTXP_FOLD_NEW_TOOLS = 32,
-  CTXP_FOLD_REMOVED = 64 /* since the request before */
+  CTXP_FOLD_REMOVED = 64, /* since the request before */
+  CTXP_FOLD_REASONING_APART = 128 /* it stands beside the output */
 };
 struct ctxp_fold_request {
   uint64_t tokens[CTXP_FOLD_CLASSES];
