@@ -195,9 +195,11 @@ static int visit(void *data, struct ctxp_fold_window *w) {
   struct explain *x = data;
   struct whole row;
   bool any = false, priced = false;
+  struct ctxp_fold_spend *running = w->spend;
   int r = w->counted ? ctxp_fold_pick_look(&x->pick, w, &any) : 0;
   if (r < 0 || !any) return r;
   x->parts.count = 0;
+  w->spend = NULL; /* what runs along with the session stays */
   r = ctxp_fold_spend_through(w, &x->lens);
   if (r == 0 && x->path.failed) r = -ENOMEM;
   if (r == 0 && x->parts.count) {
@@ -216,7 +218,8 @@ static int visit(void *data, struct ctxp_fold_window *w) {
     x->row.tiered_nano += row.tiered_nano;
     if (r == 0) r = ctxp_buf_error(&x->windows);
   }
-  w->spend = ctxp_fold_spend_free(w->spend);
+  ctxp_fold_spend_free(w->spend);
+  w->spend = running;
   return r;
 }
 

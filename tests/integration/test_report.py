@@ -326,6 +326,15 @@ def a_row_is_the_sum_of_the_requests_that_explain_it(place):
 
 
 @test
+def flags_that_say_nothing_together_are_refused(place):
+    for flags, sentence in ((('--by', 'day', '--sort', 'own'), "'--sort own' does not go with '--by day'"), (('--by', 'day', '--json', '--top', '3'), "'--top' does not go with '--by' and '--json'"),
+                            (('--explain', 'x', '--by', 'view'), "'--by' does not go with '--explain'"), (('--explain', 'x', '--balance'), "'--balance' does not go with '--explain'"),
+                            (('--balance', '--top', '3'), "'--top' does not go with '--balance'"), (('--balance', '--csv'), "'--csv' does not go with '--balance'")):
+        done = place.ctxpipe('report', *flags, SOURCE / 'samples', code=2)
+        check(sentence in done.err and not done.out, f'{flags}: {done}')
+
+
+@test
 def what_people_read_is_at_most_80_columns_wide(place):
     for flags in ((), ('--by', 'message'), ('--by', 'session'), ('--by', 'model'), ('--by', 'day'), ('--balance',), ('--explain', 'Read'), ('--by', 'tool', '--sort', 'own')):
         out = place.ctxpipe('report', *flags, SOURCE / 'samples').out
