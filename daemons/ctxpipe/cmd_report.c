@@ -18,7 +18,7 @@ static int work(const struct ctxp_args *args, const struct ctxp_spend_choice *ch
   struct ctxp_private private;
   int r = ctxp_private_open(ctxp_args_get(args, "prices"), ctxp_args_get(args, "sizes"), &private, err);
   if (r < 0) return r;
-  r = ctxp_importing(args, ctxp_pipeline_node(private.config, CTXP_ROLE_COLLECTOR_NODE)->ingest[0], result, err);
+  r = ctxp_importing(args, NULL, ctxp_pipeline_node(private.config, CTXP_ROLE_COLLECTOR_NODE)->ingest[0], result, err);
   if (r == 0 && result->files) r = ctxp_private_settle(&private, err);
   if (r == 0 && result->files) r = ask_fold(&private, choice, reply, err);
   struct ctxp_error closing;
@@ -62,7 +62,7 @@ static const struct ctxp_flag flags[] = {
         .value = "KIND",
         .help = "how large a message is: ledger (default), what the reported input grew by when it came in; estimate, what its text or "
                 "the producer says"},
-    CTXP_IMPORTING_FLAGS,
+    CTXP_IMPORTING_FORMAT,
     {.name = NULL},
 };
 const struct ctxp_command ctxp_cmd_report = {

@@ -202,11 +202,32 @@ int ctxp_pipeline_status(
   return call(config, node, &request, timeout_ms, ret_reply, err);
 }
 
+/* What the supervisor says of a node that it has given up; `name` empty: of any. false: there is none. */
+static bool given_up(const struct ctxp_config *config, const char *name, struct ctxp_error *ret_why) {
+  ctxp_auto_buf supervisor = {0};
+  struct ctxp_raw node;
+  uint32_t left;
+  if (ctxp_rundir_read(config->run_dir, &supervisor, ret_why) != 0) return false;
+  struct ctxp_cursor it = ctxp_cursor(ctxp_map_get(ctxp_buf_raw(&supervisor), "nodes"));
+  if (ctxp_array_open(&it, &left) < 0) return false;
+  while (ctxp_array_next(&it, &left, &node) > 0) {
+    if (!ctxp_str_is(ctxp_map_str(node, "state"), "failed") || (*name && !ctxp_str_is(ctxp_map_str(node, "node"), name))) continue;
+    struct ctxp_str last = ctxp_map_str(node, "lastError");
+    ctxp_error_set(ret_why, -ESRCH, "%.*s", (int)last.len, last.ptr);
+    return true;
+  }
+  return false;
+}
+
 /* What was acknowledged before the question is in the answer, unless the fold is far behind: then it is said, and what it has is shown. */
 static void catch_up(const struct ctxp_config *config, const char *fold) {
   const struct ctxp_node_config *collector = ctxp_pipeline_node(config, CTXP_ROLE_COLLECTOR_NODE);
   ctxp_auto_buf status = {0};
   struct ctxp_error err;
+  if (given_up(config, "", &err)) {
+    fprintf(stderr, "ctxpipe: the figures are those before a node was given up: %s\n", err.text);
+    return;
+  }
   int r = collector ? ctxp_pipeline_status(config, collector->name, CATCH_UP_MS, &status, &err) : -ENOENT;
   if (r == 0) r = ctxp_pipeline_wait(config, fold, ctxp_map_u64(ctxp_buf_raw(&status), "head", 0), CATCH_UP_MS, &err);
   if (r < 0)
@@ -216,6 +237,7 @@ static void catch_up(const struct ctxp_config *config, const char *fold) {
 int ctxp_pipeline_ask_fold(const struct ctxp_config *config, struct ctxp_raw query, struct ctxp_buf *ret_reply, struct ctxp_error *err) {
   const struct ctxp_node_config *fold = ctxp_pipeline_node(config, CTXP_ROLE_FOLD_NODE);
   if (!fold) return ctxp_error_set(err, -ENOENT, "the topology has no fold; add a node with 'daemon: fold'");
+  if (given_up(config, fold->name, err)) return -ESRCH;
   catch_up(config, fold->name);
   return ctxp_pipeline_query(config, fold->name, query, ret_reply, err);
 }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include "base/cleanup.h"
 #include "base/str.h"
@@ -14,6 +15,21 @@
 #include "runtime/daemon_main.h"
 
 #define ROUND_MS 1000
+#define HEAP_PIECE ((size_t)31 << 20) /* below the threshold from which malloc maps apart */
+#define HEAP_PIECES 2
+#define HUGE_PAGE ((uintptr_t)2 << 20)
+
+/* The heap's next stretch, asked for in huge pages: a page that is touched first costs more than what is then written into it. Nothing
+ * is touched here, so what is not used costs nothing; where the kernel has no huge pages the heap is as it was. */
+static void spread_heap(void) {
+  void *pieces[HEAP_PIECES];
+  for (unsigned i = 0; i < HEAP_PIECES; i++) {
+    pieces[i] = malloc(HEAP_PIECE);
+    uintptr_t from = ((uintptr_t)pieces[i] + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1), to = ((uintptr_t)pieces[i] + HEAP_PIECE) & ~(HUGE_PAGE - 1);
+    if (pieces[i] && from < to) (void)madvise((char *)pieces[i] + (from - (uintptr_t)pieces[i]), to - from, MADV_HUGEPAGE);
+  }
+  for (unsigned i = HEAP_PIECES; i-- > 0;) free(pieces[i]);
+}
 
 /* A pipeline of some seconds: its nodes are forks of the supervisor, which has their programs and the topology in its memory already. */
 static int be_node(const struct ctxp_config *config, const char *topology, const char *name, int ready_fd, int life_fd) {
@@ -26,6 +42,7 @@ static int be_node(const struct ctxp_config *config, const char *topology, const
       .ready_fd = ready_fd,
       .life_fd = life_fd};
   prctl(PR_SET_NAME, ops->name);
+  spread_heap();
   return ctxp_daemon_run(&options, CTXP_LOG_WARN);
 }
 
@@ -47,6 +64,7 @@ int ctxp_private_open(const char *prices, const char *sizes, struct ctxp_private
     struct ctxp_launch_options options = {
         .config = p.config, .log_level = "warn", .be = be_node, .remove_when_done = p.dir, .stop = &ctxp_stop};
     r = ctxp_launch(&options, &p.launch, err);
+    if (r == 0) spread_heap(); /* not before: what is forked has its own */
   }
   *ret_private = p;
   if (r < 0) {

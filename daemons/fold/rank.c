@@ -185,6 +185,7 @@ void ctxp_fold_row_add(struct ctxp_fold_row *o, const struct ctxp_fold_row *r) {
   o->views_billed += r->views_billed;
   o->arguments_billed += r->arguments_billed;
   o->priced |= r->priced;
+  o->unpriced |= r->unpriced;
   o->error += r->error;
   o->bars += r->bars;
   if (r->first && (!o->first || r->first < o->first)) o->first = r->first;

@@ -65,7 +65,7 @@ static const struct ctxp_fold_call *call_of(const struct ctxp_fold_window *w, co
   return ctxp_fold_window_call(w, m->answers);
 }
 
-static struct ctxp_str tool_of(const struct ctxp_fold_window *w, const struct ctxp_fold_message *m) {
+struct ctxp_str ctxp_fold_tool_of(const struct ctxp_fold_window *w, const struct ctxp_fold_message *m) {
   const struct ctxp_fold_call *call = m->tool.len || m->role == CTXP_ROLE_assistant ? NULL : call_of(w, m);
   return m->role == CTXP_ROLE_assistant ? (struct ctxp_str){"", 0} : call ? call->name :
                                                                             m->tool;
@@ -77,8 +77,7 @@ static struct ctxp_str label_of(const struct ctxp_fold_window *w, const struct c
                                           (struct ctxp_str){"", 0};
 }
 
-/* false: the band has no views */
-static bool view_of(
+bool ctxp_fold_view_of(
     const struct ctxp_fold_window *w, const struct ctxp_fold_message *m, uint8_t band, struct ctxp_fold_row *key, struct ctxp_buf *path) {
   int kind = band == CTXP_BAND_file_view ? CTXP_LABEL_file :
       band == CTXP_BAND_text_view        ? CTXP_LABEL_text :
@@ -107,24 +106,26 @@ struct seen {
   ctxp_u128 error; /* tokens that its bill may be off */
 };
 
-static void cover(uint64_t from, uint64_t to, uint64_t *turns, uint64_t *covered, uint32_t *first, uint32_t *last) {
-  if (from >= to) return;
-  uint64_t start = from > *covered ? from : *covered;
-  if (to > start) *turns += to - start;
-  if (to > *covered) *covered = to;
-  if (!*first || from + 1 < *first) *first = (uint32_t)from + 1;
-  if (to > *last) *last = (uint32_t)to;
+struct run { /* requests [from, to) among those that are billed */
+  uint64_t from, to;
+  uint32_t first, last; /* their numbers in the window */
+};
+
+static void cover(const struct run *run, uint64_t *turns, uint64_t *covered, uint32_t *first, uint32_t *last) {
+  uint64_t start = run->from > *covered ? run->from : *covered;
+  if (run->to > start) *turns += run->to - start;
+  if (run->to > *covered) *covered = run->to;
+  if (!*first || run->first < *first) *first = run->first;
+  if (run->last > *last) *last = run->last;
 }
 
-static uint32_t counted_before(const struct ctxp_fold_window *w, uint32_t request) {
-  if (request >= w->requests.count) return w->counted;
-  const struct ctxp_fold_request *q = &w->requests.at[request];
-  return q->number - (q->flags & CTXP_FOLD_COUNTED ? 1 : 0);
-}
-
-static void span(const struct ctxp_fold_window *w, const struct ctxp_fold_residency *r, uint64_t *ret_from, uint64_t *ret_to) {
-  *ret_from = counted_before(w, r->from);
-  *ret_to = r->to == CTXP_FOLD_OPEN ? w->counted : counted_before(w, r->to);
+/* false: none of them is billed */
+static bool run_of(const struct ctxp_fold_window *w, const struct ctxp_fold_residency *r, struct run *ret) {
+  *ret = (struct run){.from = ctxp_fold_spend_before(w, r->from), .to = ctxp_fold_spend_before(w, r->to)};
+  if (ret->from >= ret->to) return false;
+  ret->first = ctxp_fold_spend_number(w->spend, (uint32_t)ret->from + 1);
+  ret->last = ctxp_fold_spend_number(w->spend, (uint32_t)ret->to);
+  return true;
 }
 
 static uint32_t item_at(const struct ctxp_fold_items *items, uint32_t message, uint8_t band) {
@@ -137,9 +138,9 @@ static void see_items(const struct ctxp_fold_window *w, const struct ctxp_fold_i
   for (uint32_t i = 0; i < w->residencies.count; i++) {
     const struct ctxp_fold_residency *r = &w->residencies.at[i];
     uint32_t item = item_at(items, r->message, (uint8_t)ctxp_fold_band(w, r));
-    uint64_t from, to;
-    span(w, r, &from, &to);
-    if (item) cover(from, to, &seen[item - 1].turns, &seen[item - 1].covered, &seen[item - 1].first, &seen[item - 1].last);
+    struct run run;
+    if (item && run_of(w, r, &run))
+      cover(&run, &seen[item - 1].turns, &seen[item - 1].covered, &seen[item - 1].first, &seen[item - 1].last);
   }
 }
 
@@ -148,17 +149,16 @@ static int cover_rows(
   for (uint32_t i = 0; i < w->residencies.count; i++) {
     const struct ctxp_fold_residency *r = &w->residencies.at[i];
     uint32_t item = item_at(items, r->message, (uint8_t)ctxp_fold_band(w, r));
-    uint64_t from, to;
-    span(w, r, &from, &to);
-    for (unsigned g = 0; item && from < to && g < CTXP_FOLD_GRAINS; g++) {
+    struct run run;
+    for (unsigned g = 0; item && g < CTXP_FOLD_GRAINS && run_of(w, r, &run); g++) {
       uint32_t number = seen[item - 1].rows[g];
       if (!number) continue;
       struct ctxp_fold_row *row = &rows->grains[g].at[number - 1];
       if (g == CTXP_FOLD_BY_BAND) continue; /* theirs are summed with the bill, as parts of them are no messages */
-      cover(from, to, &row->turns, &row->covered, &row->first, &row->last);
+      cover(&run, &row->turns, &row->covered, &row->first, &row->last);
       if (!rows->keep_spans) continue;
       if (!ctxp_fold_grow(&rows->spans, sizeof(*rows->spans.at))) return -ENOMEM;
-      rows->spans.at[rows->spans.count++] = (struct ctxp_fold_span){from, to, number - 1, (uint8_t)g};
+      rows->spans.at[rows->spans.count++] = (struct ctxp_fold_span){run.from, run.to, number - 1, (uint8_t)g};
     }
   }
   return 0;
@@ -173,6 +173,7 @@ static struct ctxp_fold_row *add_item(struct ctxp_fold_rows *rows, enum ctxp_fol
   seen->rows[grain] = number + 1;
   ctxp_fold_sum_add(&r->sum, &item->sum);
   r->priced |= item->priced > 0;
+  r->unpriced |= item->unpriced > 0;
   r->error += seen->error;
   r->bars += seen->error > 0;
   if (r->mark != rows->marks) {
@@ -202,7 +203,7 @@ static void add_message_row(struct ctxp_fold_rows *rows, const struct ctxp_fold_
   struct ctxp_fold_row *r = add_item(rows, CTXP_FOLD_BY_MESSAGE, &key, item, m, seen);
   if (!r || !m->defined) return;
   r->message_band = item->band;
-  if (!r->tool.len) r->tool = ctxp_fold_arena_str(&rows->arena, tool_of(w, m), &rows->failed);
+  if (!r->tool.len) r->tool = ctxp_fold_arena_str(&rows->arena, ctxp_fold_tool_of(w, m), &rows->failed);
   if (!r->path.len) r->path = ctxp_fold_arena_str(&rows->arena, label_of(w, m), &rows->failed);
 }
 
@@ -211,9 +212,9 @@ static void add_one(struct ctxp_fold_rows *rows, const struct ctxp_fold_window *
   const struct ctxp_fold_message *m = &w->messages.at[item->message];
   struct ctxp_fold_row key = key_of(ctxp_str(ctxp_band_name((enum ctxp_band)item->band)), CTXP_FOLD_NO_KIND, item->band);
   add_item(rows, CTXP_FOLD_BY_BAND, &key, item, m, seen);
-  bool view = (m->defined || item->own || item->sum.billed || item->sum.cost) && view_of(w, m, item->band, &key, path);
+  bool view = (m->defined || item->own || item->sum.billed || item->sum.cost) && ctxp_fold_view_of(w, m, item->band, &key, path);
   if (view) add_item(rows, CTXP_FOLD_BY_VIEW, &key, item, m, seen);
-  struct ctxp_str tool = tool_of(w, m);
+  struct ctxp_str tool = ctxp_fold_tool_of(w, m);
   if (tool.len && rows->wanted & 1u << CTXP_FOLD_BY_TOOL) {
     key = key_of(tool, CTXP_FOLD_NO_KIND, CTXP_BAND_COUNT);
     struct ctxp_fold_row *r = add_item(rows, CTXP_FOLD_BY_TOOL, &key, item, m, seen);
@@ -268,6 +269,7 @@ static void add_parts(struct ctxp_fold_rows *rows, const struct ctxp_fold_spend 
     at->turns += parts[p].turns;
     at->messages += parts[p].messages;
     at->priced |= parts[p].priced > 0;
+    at->unpriced |= parts[p].unpriced > 0;
     for (unsigned g = CTXP_FOLD_BY_BAND; g < CTXP_FOLD_GRAINS; g++) {
       if (g != CTXP_FOLD_BY_BAND && (g != CTXP_FOLD_BY_MESSAGE || !(rows->wanted & 1u << g))) continue;
       struct ctxp_fold_row *r =
@@ -276,6 +278,7 @@ static void add_parts(struct ctxp_fold_rows *rows, const struct ctxp_fold_spend 
       ctxp_fold_sum_add(&r->sum, &parts[p].sum);
       r->own += parts[p].own;
       r->priced |= parts[p].priced > 0;
+      r->unpriced |= parts[p].unpriced > 0;
       r->error += error;
       r->bars += error > 0;
       if (g == CTXP_FOLD_BY_MESSAGE) widen(r, &parts[p]);
@@ -306,6 +309,7 @@ static void add_unattributed(struct ctxp_fold_rows *rows, const struct ctxp_fold
     if (!r) return;
     ctxp_fold_sum_add(&r->sum, &none->sum);
     r->priced |= none->priced > 0;
+    r->unpriced |= none->unpriced > 0;
   }
 }
 
@@ -355,6 +359,7 @@ static int build_bands(struct ctxp_fold_rows *rows, const struct ctxp_fold_windo
     row->first = bands[b].first;
     row->last = bands[b].last;
     row->priced = bands[b].priced > 0;
+    row->unpriced = bands[b].unpriced > 0;
   }
   return 0;
 }
@@ -407,6 +412,7 @@ static int add_rows(struct ctxp_fold_rows *rows, struct ctxp_fold_rows *one) {
     sum->cost_nano += part->cost_nano;
     sum->tiered_nano += part->tiered_nano;
     sum->priced |= part->priced;
+    sum->unpriced |= part->unpriced;
   }
   return r == 0 ? add_spans(rows, one) : r;
 }

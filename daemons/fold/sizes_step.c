@@ -173,33 +173,43 @@ static void drop_thinking(struct ctxp_fold_sizes *z) {
   }
 }
 
-/* results of the turn that ended, at most a quarter of each */
+/* results of the turn that ended, at most a quarter */
 static void take_results(struct ctxp_fold_sizes *z, uint64_t *n) {
-  for (uint32_t i = z->turn.count; *n && i-- > 0;) {
+  uint64_t sum = 0, left;
+  for (uint32_t i = 0; i < z->turn.count; i++) sum += z->places.at[z->turn.at[i]].size;
+  uint64_t part = sum / 4 < *n ? sum / 4 : *n;
+  left = part;
+  *n -= part;
+  for (uint32_t i = 0; left && i < z->turn.count; i++) {
     uint32_t place = z->turn.at[i];
     struct ctxp_fold_weight *p = &z->places.at[place];
-    uint64_t part = p->size / 4 < *n ? p->size / 4 : *n;
-    ctxp_fold_sizes_set(z, place, p->size - part, p->think);
-    *n -= part;
+    uint64_t own = p->size, mine = sum ? left * own / sum : 0;
+    sum -= own;
+    left -= mine;
+    ctxp_fold_sizes_set(z, place, own - mine, p->think);
   }
 }
 
-static void take_thinking(struct ctxp_fold_sizes *z, uint64_t *n) {
-  for (uint32_t i = z->pool.count; *n && i-- > 0;) {
-    uint32_t place = z->pool.at[i];
-    struct ctxp_fold_weight *p = &z->places.at[place];
-    uint64_t part = p->think < *n ? p->think : *n;
-    if (part) ctxp_fold_sizes_set(z, place, p->size, p->think - part);
-    *n -= part;
-  }
+static void take_thinking_of(struct ctxp_fold_sizes *z, uint32_t place, uint64_t *n) {
+  struct ctxp_fold_weight *p = &z->places.at[place];
+  uint64_t part = p->think < *n ? p->think : *n;
+  if (part) ctxp_fold_sizes_set(z, place, p->size, p->think - part);
+  *n -= part;
+}
+
+/* the newest first: of the reply that came in, then of those since the last message of a person */
+static void take_thinking(const struct step *st, uint64_t *n) {
+  const struct ctxp_fold_sizes *z = st->z;
+  if (st->thinker) take_thinking_of(st->z, st->thinker - 1, n);
+  for (uint32_t i = z->pool.count; *n && i-- > 0;) take_thinking_of(st->z, z->pool.at[i], n);
 }
 
 static int shrink(struct step *st, uint64_t n, bool dropped) {
   struct ctxp_fold_sizes *z = st->z;
   uint64_t deep = (uint64_t)st->input / 10 > 2000 ? (uint64_t)st->input / 10 : 2000;
   if (dropped) take_results(z, &n);
-  take_thinking(z, &n);
-  uint64_t room = n <= deep ? ctxp_fold_positive(z->u + z->x) : ctxp_fold_positive(z->x), part = n < room ? n : room;
+  take_thinking(st, &n);
+  uint64_t room = n <= deep || n >= z->resident ? ctxp_fold_positive(z->u + z->x) : ctxp_fold_positive(z->x), part = n < room ? n : room;
   int r = ctxp_fold_sizes_unseen(z, -(int64_t)part);
   n -= part;
   if (r < 0 || n == 0) return r;
@@ -348,7 +358,7 @@ int ctxp_fold_sizes_step(struct ctxp_fold_sizes *z, const struct ctxp_fold_windo
   if (!st.cal) return -ENOMEM;
   st.factor = ctxp_fold_factor(st.cal);
   if (before && before->flags & CTXP_FOLD_REPORTED) {
-    st.output = before->output;
+    st.output = before->output + (before->flags & CTXP_FOLD_REASONING_APART ? before->reasoning : 0);
     st.reasoning = before->reasoning;
   }
   bool begun = z->begun;

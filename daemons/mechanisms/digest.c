@@ -337,7 +337,9 @@ static int fill(struct digest *d, struct ctxp_picks *chosen) {
   size_t tail = d->tail.count < TAIL_LINES ? d->tail.count : TAIL_LINES;
   for (size_t i = 0; i < tail; i++) {
     struct ctxp_pick pick = d->tail.at[(d->tail.count - 1 - i) % TAIL_LINES];
-    int r = pick.must ? 0 : take(d, pick, i < 3 ? CTXP_RANK_LAST : CTXP_RANK_TAIL, TAIL_LINES);
+    int r = pick.must ? 0 : take(d, pick, i == 0 ? CTXP_RANK_END : i < 3 ? CTXP_RANK_LAST :
+                                                                           CTXP_RANK_TAIL,
+                                TAIL_LINES);
     if (r < 0) return r;
   }
   if (d->others.count) qsort(d->others.at, d->others.count, sizeof(*d->others.at), by_rank);
@@ -347,7 +349,8 @@ static int fill(struct digest *d, struct ctxp_picks *chosen) {
     if (pick->rank == CTXP_RANK_CONTEXT && !chosen_at(chosen, pick->owner)) continue; /* of a line that was folded */
     int r = insert(chosen, pick);
     if (r < 0) return r;
-    if (r == 1 || ctxp_picks_cost(&d->outline, chosen) <= d->limits.soft) continue;
+    size_t limit = pick->rank == CTXP_RANK_END ? d->limits.hard : d->limits.soft;
+    if (r == 1 || ctxp_picks_cost(&d->outline, chosen) <= limit) continue;
     take_out(chosen, pick->offset);
     misses++;
   }

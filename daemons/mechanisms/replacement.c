@@ -22,8 +22,8 @@ static void add_exit(const struct ctxp_tool_result *result, struct ctxp_buf *out
     ctxp_buf_str(out, "; the command failed, its exit code was not reported");
 }
 
-static int fall_back(const struct ctxp_tool_result *result, struct ctxp_str text, const struct ctxp_bash_options *options, size_t first_must,
-    struct ctxp_replacement *new) {
+static int fall_back(const struct ctxp_tool_result *result, struct ctxp_str text, const struct ctxp_bash_options *options,
+    size_t first_must, struct ctxp_replacement *new) {
   struct ctxp_tail tail = ctxp_output_tail(text, TAIL_LINES, options->fallback_bytes);
   if (first_must < (size_t)(tail.content.ptr - text.ptr)) {
     new->why = "its error lines do not fit into a digest";
@@ -74,8 +74,8 @@ static int digest(const struct ctxp_tool_result *result, struct ctxp_str text, c
 }
 
 /* The seed's note, to the letter, where its options are asked for; else what is really shown. */
-static void add_tail(const struct ctxp_tool_result *result, const struct ctxp_tail *tail, size_t bytes, const struct ctxp_bash_options *options,
-    struct ctxp_buf *out) {
+static void add_tail(const struct ctxp_tool_result *result, const struct ctxp_tail *tail, size_t bytes,
+    const struct ctxp_bash_options *options, struct ctxp_buf *out) {
   ctxp_buf_add(out, tail->content.ptr, tail->content.len);
   if (ctxp_bash_as_seed(options)) {
     ctxp_buf_printf(
@@ -89,7 +89,8 @@ static void add_tail(const struct ctxp_tool_result *result, const struct ctxp_ta
 }
 
 /* the tail, or the digest by rules where the tail would lose what must survive */
-static int degrade(const struct ctxp_tool_result *result, struct ctxp_str text, const struct ctxp_bash_options *options, struct ctxp_replacement *new) {
+static int degrade(
+    const struct ctxp_tool_result *result, struct ctxp_str text, const struct ctxp_bash_options *options, struct ctxp_replacement *new) {
   struct ctxp_tail tail = ctxp_output_tail(text, TAIL_LINES, options->fallback_bytes);
   size_t shown_from = (size_t)(tail.content.ptr - text.ptr), first_must;
   ctxp_buf_reset(&new->text);
@@ -103,8 +104,8 @@ static int degrade(const struct ctxp_tool_result *result, struct ctxp_str text, 
 }
 
 /* what the model made of it; 1: of no use */
-static int take_reply(const struct ctxp_tool_result *result, struct ctxp_str text, struct ctxp_str reply, const struct ctxp_bash_options *options,
-    struct ctxp_replacement *new) {
+static int take_reply(const struct ctxp_tool_result *result, struct ctxp_str text, struct ctxp_str reply,
+    const struct ctxp_bash_options *options, struct ctxp_replacement *new) {
   ctxp_auto_buf note = {0};
   size_t hard = (size_t)options->max_summary_tokens * UNITS_PER_TOKEN;
   add_exit(result, &note);

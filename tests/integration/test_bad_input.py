@@ -2,6 +2,7 @@
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -407,6 +408,29 @@ def a_node_that_was_given_up_is_drained_when_its_trouble_is_over(place):
         subprocess.run(['mount', '-o', 'remount,size=40m', disk], check=True)
         place.ctxpipe('down', '-f', file)
         same(sum(line['billed'] for line in lines_of(disk / 'events.jsonl') if line['kind'] == 'spend' and line.get('final')), work.billed, 'billed tokens in the log')
+
+
+@test
+def a_stream_that_was_deleted_is_named_and_all_is_there_when_it_is_back(place):
+    work = Load('pi@one', 400)
+    lines = list(work.lines())
+    with place.pipeline():
+        place.ctxpipe('send', '--agent', work.agent, '--key', 'k', input='\n'.join(lines[:1000]) + '\n')
+    shutil.move(place.state / 'write', place.root / 'backup')
+    supervisor = place.start('ctxpipe', 'up', '-f', SOURCE / 'config' / 'default.yaml')
+    if 'it is not started again' in supervisor.wait_for("cannot go on behind 'write'"):  # all was ready before the fold had asked
+        done = place.ctxpipe('spend', code=1)
+        sentence(done, "node 'fold' cannot go on behind 'write'", 'was deleted or replaced', 'backup', 'state_dir')
+        place.ctxpipe('down', code=1)
+    same(supervisor.finish(), 1, f'exit code of up: {supervisor.text}')
+    shutil.rmtree(place.state / 'write')
+    shutil.move(place.root / 'backup', place.state / 'write')
+    with place.pipeline():
+        place.ctxpipe('send', '--agent', work.agent, '--key', 'k', input='\n'.join(lines) + '\n')
+        same(place.ctxpipe('spend', '--json').json()['totals']['billed'], work.billed, 'billed tokens after the stream is back')
+    out = place.root / 'replayed'
+    place.ctxpipe('replay', place.state, '--out', out)
+    same((out / 'events.jsonl').read_bytes(), (place.state / 'events.jsonl').read_bytes(), 'the log of the replay')
 
 
 @test

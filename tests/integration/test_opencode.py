@@ -144,6 +144,8 @@ def the_database_the_files_and_the_exports_of_the_same_sessions_give_the_same_bi
         same(from_database['totals'][key], value, key)
     for what, path in (('an export', make_exports(place, some)), ('the files', make_files(place, some))):
         got = told(place, path)
+        for row in got['sessions'] + from_database['sessions']:
+            row.pop('spawnedBy', None)  # told where the parent is read first, as in the database
         for key, value in from_database.items():
             same(got[key], value, f'{key} of {what}')
 
@@ -173,6 +175,7 @@ def a_sub_agent_is_a_thread_of_the_session_that_spawned_it(place):
     make_database(place.root / 'opencode.db', sessions()).close()
     out = told(place, place.root / 'opencode.db')
     same(sorted((row['session'], row['thread']) for row in out['sessions']), [('ses_one', ''), ('ses_one', 'ses_child'), ('ses_two', '')], 'windows')
+    same([row['spawnedBy'] for row in out['sessions'] if row['thread']], ['call_4'], 'the call that spawned it')
     same(out['totals']['sessions'], 2, 'sessions')
 
 

@@ -521,7 +521,7 @@ static void an_unknown_query_is_answered_with_a_sentence(void **state) {
   static const uint8_t query[] = {0x81, 0xa4, 'w', 'h', 'a', 't', 0xa3, 'n', 'i', 'x'};
   struct ctxp_error err;
   assert_int_equal(ctxp_stage_query(t.stage, (struct ctxp_raw){query, sizeof(query)}, &reply, &err), -ENOENT);
-  assert_string_equal(err.text, "the fold answers spend and stats, not 'nix'");
+  assert_string_equal(err.text, "the fold answers spend, explain and stats, not 'nix'");
 }
 
 static void refused(const char *query, const char *sentence) {
