@@ -213,9 +213,8 @@ static void an_error_keeps_its_surroundings_and_the_gaps_are_marked(void **state
   assert_digest(ctxp_buf_cstr(&must), 300,
       "[head; exit code 2]\nrow 1\n\xe2\x80\xa6 98 like the line above, lines 1-199 \xe2\x80\xa6\ncolumn 2\n"
       "\xe2\x80\xa6 99 like the line above, lines 2-200 \xe2\x80\xa6\n\xe2\x80\xa6 lines 3-98: 96 lines, 2 kinds \xe2\x80\xa6\n"
-      "row 99\ncolumn 100\na.c:1:2: error: no\ncolumn 102\nrow 103\ncolumn 104\n\xe2\x80\xa6 lines 105-197: 93 lines, 2 kinds "
-      "\xe2\x80\xa6\n"
-      "column 198\nrow 199\ncolumn 200");
+      "row 99\ncolumn 100\na.c:1:2: error: no\ncolumn 102\nrow 103\n\xe2\x80\xa6 lines 104-196: 93 lines, 2 kinds \xe2\x80\xa6\n"
+      "row 197\ncolumn 198\nrow 199\ncolumn 200");
 }
 
 static void a_kind_that_stands_here_and_there_is_shown_once_with_its_count(void **state) {
