@@ -215,12 +215,16 @@ static int check(const void *whole, struct ctxp_error *err) {
 static const char *const policies[] = {"tail", "seen", NULL};
 static const struct ctxp_option options[] = {
     CTXP_NUMBER_OPTION(struct ctxp_amnesia_options, min_tokens, "250", 0, 1u << 30, "tokens", "smaller results are not judged; 0: all are"),
-    CTXP_CHOICE_OPTION(struct ctxp_amnesia_options, policy, "seen", policies, "seen: what a request has carried, when it pays or the prompt cache is cold; tail: the end of a request, at once"),
-    CTXP_BOOL_OPTION(struct ctxp_amnesia_options, sticky, "true", "what was removed stays removed in every later request of the session, so that the prompt cache holds"),
+    CTXP_CHOICE_OPTION(struct ctxp_amnesia_options, policy, "seen", policies,
+        "seen: what a request has carried, when it pays or the prompt cache is cold; tail: the end of a request, at once"),
+    CTXP_BOOL_OPTION(struct ctxp_amnesia_options, sticky, "true",
+        "what was removed stays removed in every later request of the session, so that the prompt cache holds"),
     CTXP_NUMBER_OPTION(struct ctxp_amnesia_options, cache_ttl_s, "300", 0, 1u << 30, "s", "idle time after which the prompt cache is cold"),
     CTXP_ENGINE_OPTIONS(struct ctxp_amnesia_options),
-    CTXP_NUMBER_OPTION(struct ctxp_amnesia_options, max_chars, "6000", 1, 1u << 24, "UTF-16 units", "of engine aux: what the model sees of a result"),
-    CTXP_NUMBER_OPTION(struct ctxp_amnesia_options, tag_max_tokens, "24", 1, 65536, "tokens", "of engine aux: what the model's verdict may have"),
+    CTXP_NUMBER_OPTION(
+        struct ctxp_amnesia_options, max_chars, "6000", 1, 1u << 24, "UTF-16 units", "of engine aux: what the model sees of a result"),
+    CTXP_NUMBER_OPTION(
+        struct ctxp_amnesia_options, tag_max_tokens, "24", 1, 65536, "tokens", "of engine aux: what the model's verdict may have"),
     {0}};
 
 const struct ctxp_stage_ops ctxp_stage_amnesia_tagger = {.api = CTXP_STAGE_API,

@@ -171,17 +171,19 @@ static int check(const void *whole, struct ctxp_error *err) {
 static const struct ctxp_option options[] = {
     CTXP_NUMBER_OPTION(struct ctxp_bash_options, min_tokens, "2000", 1, 1u << 30, "tokens", "smaller outputs are left alone"),
     CTXP_NUMBER_OPTION(struct ctxp_bash_options, max_summary_tokens, "1024", 16, 1u << 20, "tokens", "what a digest may have at most"),
-    CTXP_NUMBER_OPTION(struct ctxp_bash_options, fallback_bytes, "3000", 0, 1u << 24, "bytes", "of the tail that is shown where a digest cannot be made small enough"),
+    CTXP_NUMBER_OPTION(struct ctxp_bash_options, fallback_bytes, "3000", 0, 1u << 24, "bytes",
+        "of the tail that is shown where a digest cannot be made small enough"),
     CTXP_CHOICE_OPTION(struct ctxp_bash_options, errors, "digest", errors_choices, "what is done with the output of a failed command"),
     CTXP_ENGINE_OPTIONS(struct ctxp_bash_options),
-    CTXP_NUMBER_OPTION(struct ctxp_bash_options, max_output_chars, "400000", 1, 1u << 26, "UTF-16 units", "of engine aux: longer outputs are no question for a model; the rules digest them"),
+    CTXP_NUMBER_OPTION(struct ctxp_bash_options, max_output_chars, "400000", 1, 1u << 26, "UTF-16 units",
+        "of engine aux: longer outputs are no question for a model; the rules digest them"),
     {0}};
 
 const struct ctxp_stage_ops ctxp_stage_bash_digest = {.api = CTXP_STAGE_API,
     .name = "bash-digest",
     .summary = "answers a large shell output with its digest",
     .role = CTXP_ROLE_MECHANISM_NODE,
-    .version = 1,
+    .version = 2,
     .consumes = consumes,
     .emits = emits,
     .options = options,

@@ -21,6 +21,7 @@ enum {
   KINDS_MAX = 60,
   NOISE_MAX = 12,
   REPEATS_MAX = 12,
+  SCATTERED = 2, /* further runs of one kind from which on it is shown with its count */
   KINDS_SEEN = 4096, /* shapes told apart when looking for new ones */
   MEMBERS_MAX = 64, /* distinct lines of one shape that are told apart */
   MISSES_MAX = 40 /* lines that did not fit, until no more are tried */
@@ -34,7 +35,7 @@ enum grouping { EACH,
 struct group {
   UT_hash_handle hh;
   uint64_t key;
-  unsigned members; /* of a shape: distinct lines, at most MEMBERS_MAX + 1 */
+  unsigned members; /* of a shape: distinct lines, at most MEMBERS_MAX + 1; of a kind: its runs but the first */
   struct ctxp_pick pick;
 };
 struct groups {
@@ -154,11 +155,26 @@ static int must(struct digest *d, const struct ctxp_pick *pick, struct ctxp_str 
 /* a shape that was not there before; 1: it is new */
 static int new_kind(struct digest *d, const struct ctxp_pick *pick) {
   struct group *group;
-  if (HASH_COUNT(d->kinds) >= KINDS_SEEN) return 0;
   HASH_FIND(hh, d->kinds, &pick->shape, sizeof(pick->shape), group);
-  if (group) return 0;
+  if (group) {
+    group->pick.count++;
+    group->pick.last_line = pick->line;
+    if (pick->shape != d->above) group->members++;
+    return 0;
+  }
+  if (HASH_COUNT(d->kinds) >= KINDS_SEEN) return 0;
   int r = new_group(&d->kinds, pick->shape, pick);
   return r < 0 ? r : 1;
+}
+
+/* the first of a kind whose others stand here and there: with their count */
+static struct ctxp_pick counted_kind(const struct digest *d, struct ctxp_pick pick) {
+  struct group *group;
+  HASH_FIND(hh, d->kinds, &pick.shape, sizeof(pick.shape), group);
+  if (!group || group->pick.offset != pick.offset || group->members < SCATTERED) return pick;
+  pick.count = group->pick.count;
+  pick.last_line = group->pick.last_line;
+  return pick;
 }
 
 static int other(struct digest *d, const struct ctxp_pick *pick, enum ctxp_line_class class) {
@@ -345,7 +361,7 @@ static int fill(struct digest *d, struct ctxp_picks *chosen) {
   if (d->others.count) qsort(d->others.at, d->others.count, sizeof(*d->others.at), by_rank);
   size_t misses = 0;
   for (size_t i = 0; i < d->others.count && misses < MISSES_MAX; i++) {
-    const struct ctxp_pick *pick = &d->others.at[i];
+    struct ctxp_pick one = counted_kind(d, d->others.at[i]), *pick = &one;
     if (pick->rank == CTXP_RANK_CONTEXT && !chosen_at(chosen, pick->owner)) continue; /* of a line that was folded */
     int r = insert(chosen, pick);
     if (r < 0) return r;

@@ -1,4 +1,5 @@
 #include <errno.h>
+#include "mechanisms/digest_chars.h"
 #include "mechanisms/digest_lines.h"
 
 /* A line says what it is near its beginning or at its end; what is longer is data, and is looked at there only. */
@@ -6,14 +7,6 @@ enum { HEAD_BYTES = 800,
   TAIL_BYTES = 200 };
 /* more blanks than this after a carriage return are taken for text behind which more may come */
 enum { ERASED_MAX = 64 };
-
-static bool is_upper(char c) { return c >= 'A' && c <= 'Z'; }
-static bool is_digit(char c) { return c >= '0' && c <= '9'; }
-static char lower(char c) { return is_upper(c) ? (char)(c + 32) : c; }
-static bool is_letter(char c) { return lower(c) >= 'a' && lower(c) <= 'z'; }
-static bool is_word(char c) { return is_letter(c) || is_digit(c) || c == '_' || (c & 0x80); }
-
-static bool is_path_byte(char c) { return is_word(c) || c == '/' || c == '.' || c == '-' || c == '_' || c == '~' || c == '+'; }
 
 /* ---- reading ---- */
 void ctxp_digest_lines_init(struct ctxp_lines *lines, struct ctxp_str source) {
@@ -101,8 +94,6 @@ struct word {
   bool zero_left; /* ... which is 0, or it is "no" */
   bool quoted; /* the line quotes a line of a file */
 };
-
-static char at(struct ctxp_str s, size_t i) { return i < s.len ? s.ptr[i] : 0; }
 
 /* not a part of a path, an option or a name */
 static bool stands_alone(struct ctxp_str s, size_t from, size_t to, bool call) {
@@ -334,72 +325,4 @@ bool ctxp_hunk_quotes(struct ctxp_hunk *hunk, struct ctxp_str line) {
   if ((both || c == '-') && hunk->old_left) hunk->old_left--;
   if ((both || c == '+') && hunk->new_left) hunk->new_left--;
   return quotes;
-}
-
-/* ---- shape ---- */
-static void mix(uint64_t *hash, unsigned char c) { *hash = (*hash ^ c) * UINT64_C(0x100000001b3); }
-
-/* the end of a run of path bytes, or of several with "::" between them: a name of a test, a module, a class */
-static size_t token_end(struct ctxp_str s, size_t from, bool *ret_chained) {
-  size_t i = from;
-  *ret_chained = false;
-  while (i < s.len && is_path_byte(s.ptr[i])) i++;
-  while (at(s, i) == ':' && at(s, i + 1) == ':' && i + 2 < s.len && is_path_byte(s.ptr[i + 2])) {
-    *ret_chained = true;
-    for (i += 2; i < s.len && is_path_byte(s.ptr[i]);) i++;
-  }
-  return i;
-}
-
-/* one run of path bytes: a path or a chain becomes P, else its numbers become # */
-static void mix_token(uint64_t *hash, struct ctxp_str token, bool path) {
-  for (size_t i = 0; i < token.len; i++)
-    path = path || token.ptr[i] == '/' || (token.ptr[i] == '.' && i && i + 1 < token.len && !is_digit(token.ptr[i + 1]));
-  if (path) {
-    mix(hash, 'P');
-    return;
-  }
-  bool address = token.len > 2 && token.ptr[0] == '0' && token.ptr[1] == 'x';
-  bool hex = token.len >= 6 || address, digits = false;
-  for (size_t i = address ? 2 : 0; i < token.len; i++) {
-    hex = hex && (is_digit(token.ptr[i]) || (lower(token.ptr[i]) >= 'a' && lower(token.ptr[i]) <= 'f'));
-    digits = digits || is_digit(token.ptr[i]);
-  }
-  if (hex && (digits || address)) {
-    mix(hash, '#');
-    return;
-  }
-  for (size_t i = 0; i < token.len; i++) {
-    char c = token.ptr[i], before = i ? token.ptr[i - 1] : 0;
-    if (c == '_' && before == '_') continue; /* a line that is drawn */
-    if (!is_digit(c))
-      mix(hash, (unsigned char)c);
-    else if (!is_digit(before))
-      mix(hash, '#');
-  }
-}
-
-uint64_t ctxp_line_shape(struct ctxp_str line) {
-  uint64_t hash = UINT64_C(0xcbf29ce484222325);
-  if (line.len > HEAD_BYTES) line.len = HEAD_BYTES;
-  for (size_t i = 0; i < line.len;) {
-    size_t start = i;
-    char c = line.ptr[i];
-    if (is_path_byte(c)) {
-      bool chained;
-      i = token_end(line, start, &chained);
-      mix_token(&hash, (struct ctxp_str){line.ptr + start, i - start}, chained);
-      mix(&hash, ' ');
-    } else if (c == '\'' || c == '"' || c == '`') {
-      const char *close = memchr(line.ptr + i + 1, c == '`' ? '\'' : c, line.len - i - 1);
-      const char *same = c == '`' ? memchr(line.ptr + i + 1, '`', line.len - i - 1) : NULL;
-      if (same && (!close || same < close)) close = same;
-      i = close ? (size_t)(close - line.ptr) + 1 : i + 1;
-      mix(&hash, close ? 'Q' : '\'');
-    } else {
-      while (i < line.len && line.ptr[i] == c) i++; /* runs of dashes, stars, ... count as one, blanks not at all */
-      if (c != ' ' && c != '\t') mix(&hash, (unsigned char)c);
-    }
-  }
-  return hash;
 }

@@ -35,5 +35,5 @@ struct ctxp_hunk {
 };
 /* Is the line inside of a hunk? Takes note of a hunk's head; call it for every line, in order. */
 bool ctxp_hunk_quotes(struct ctxp_hunk *hunk, struct ctxp_str line);
-/* Equal for lines that differ in numbers, paths, quoted texts and blanks only. */
+/* Equal for lines that differ in numbers, addresses, paths, names with colons, [tags], quoted texts and blanks only (digest_shape.c). */
 uint64_t ctxp_line_shape(struct ctxp_str line);

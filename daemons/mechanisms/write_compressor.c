@@ -292,11 +292,12 @@ static int check(const void *whole, struct ctxp_error *err) { return ctxp_engine
 
 static const struct ctxp_option options[] = {
     CTXP_NUMBER_OPTION(struct options, min_bytes, "400", 0, 1u << 30, "UTF-16 units", "shorter contents are left alone"),
-    CTXP_BOOL_OPTION(struct options, sticky, "true", "what was stripped stays stripped in every later request of the session, so that the prompt cache holds"),
+    CTXP_BOOL_OPTION(struct options, sticky, "true",
+        "what was stripped stays stripped in every later request of the session, so that the prompt cache holds"),
     CTXP_ENGINE_OPTIONS(struct options),
-    CTXP_NUMBER_OPTION(struct options, max_content_chars, "4000", 1, 1u << 24, "UTF-16 units", "of engine aux: what the model sees of a content"),
-    CTXP_NUMBER_OPTION(struct options, fact_max_tokens, "32", 1, 65536, "tokens", "of engine aux: what the model's fact may have"),
-    {0}};
+    CTXP_NUMBER_OPTION(
+        struct options, max_content_chars, "4000", 1, 1u << 24, "UTF-16 units", "of engine aux: what the model sees of a content"),
+    CTXP_NUMBER_OPTION(struct options, fact_max_tokens, "32", 1, 65536, "tokens", "of engine aux: what the model's fact may have"), {0}};
 
 const struct ctxp_stage_ops ctxp_stage_write_compressor = {.api = CTXP_STAGE_API,
     .name = "write-compressor",

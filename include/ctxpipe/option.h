@@ -33,6 +33,9 @@ struct ctxp_option {
     .help = says, \
     .offset = offsetof(whole, member) }
 #define CTXP_CHOICE_OPTION(whole, member, by_default, list, says) \
-  { .name = #member, .type = CTXP_OPTION_ENUM, .initial = by_default, .unit = "", .help = says, .choices = list, .offset = offsetof(whole, member) }
+  { \
+    .name = #member, .type = CTXP_OPTION_ENUM, .initial = by_default, .unit = "", .help = says, .choices = list, \
+    .offset = offsetof(whole, member) \
+  }
 #define CTXP_BOOL_OPTION(whole, member, by_default, says) \
   { .name = #member, .type = CTXP_OPTION_BOOL, .initial = by_default, .unit = "", .help = says, .offset = offsetof(whole, member) }

@@ -50,8 +50,9 @@ def shown(line):
 
 
 def shape(line):
-    """Equal for lines that differ in numbers, addresses, paths, names with colons and quoted texts only."""
+    """Equal for lines that differ in numbers, addresses, paths, names with colons, [tags] and quoted texts only."""
     line = re.sub(r'''"[^"]*"|'[^']*'|`[^'`]*['`]|\u2018[^\u2019]*\u2019''', 'Q', line)
+    line = re.sub(r'\[[a-z][a-z0-9_./+~-]*\]', 'B', line)
     line = re.sub(r'[\w./+~-]+(::[\w./+~-]+)+', 'P', line)
     line = re.sub(r'[\w.+~-]*/[\w./+~-]*|[\w+~-]+\.[A-Za-z_][\w.+~-]*', 'P', line)
     line = re.sub(r'\b0x[0-9a-f]+\b|\b[0-9a-f]{6,}\b|\d+', '#', re.sub('_+', '_', line))

@@ -184,10 +184,14 @@ static void every_error_line_of_a_generated_output_survives(void **state) {
 }
 
 /* ---- worked by hand ---- */
-static void assert_digest(const char *text, size_t soft, const char *expected) {
+static void make_text(const char *text, size_t soft) {
   ctxp_buf_reset(&source);
   ctxp_buf_str(&source, text);
   make(soft, 4096);
+}
+
+static void assert_digest(const char *text, size_t soft, const char *expected) {
+  make_text(text, soft);
   assert_string_equal(ctxp_buf_cstr(&digest), expected);
 }
 
@@ -206,10 +210,23 @@ static void an_error_keeps_its_surroundings_and_the_gaps_are_marked(void **state
   for (int i = 1; i <= 100; i++) ctxp_buf_printf(&must, i % 2 ? "row %d\n" : "column %d\n", i);
   ctxp_buf_str(&must, "a.c:1:2: error: no\n");
   for (int i = 102; i <= 200; i++) ctxp_buf_printf(&must, i % 2 ? "row %d\n" : "column %d\n", i);
-  assert_digest(ctxp_buf_cstr(&must), 220,
-      "[head; exit code 2]\nrow 1\ncolumn 2\n\xe2\x80\xa6 lines 3-98: 96 lines, 2 kinds \xe2\x80\xa6\nrow 99\ncolumn 100\na.c:1:2: error: "
-      "no\n"
-      "column 102\nrow 103\ncolumn 104\n\xe2\x80\xa6 lines 105-197: 93 lines, 2 kinds \xe2\x80\xa6\ncolumn 198\nrow 199\ncolumn 200");
+  assert_digest(ctxp_buf_cstr(&must), 300,
+      "[head; exit code 2]\nrow 1\n\xe2\x80\xa6 98 like the line above, lines 1-199 \xe2\x80\xa6\ncolumn 2\n"
+      "\xe2\x80\xa6 99 like the line above, lines 2-200 \xe2\x80\xa6\n\xe2\x80\xa6 lines 3-98: 96 lines, 2 kinds \xe2\x80\xa6\n"
+      "row 99\ncolumn 100\na.c:1:2: error: no\ncolumn 102\nrow 103\n\xe2\x80\xa6 lines 104-196: 93 lines, 2 kinds \xe2\x80\xa6\n"
+      "row 197\ncolumn 198\nrow 199\ncolumn 200");
+}
+
+static void a_kind_that_stands_here_and_there_is_shown_once_with_its_count(void **state) {
+  (void)state;
+  for (int i = 0; i < 300; i++) {
+    ctxp_buf_printf(&must, "INFO [%s] request %d served\n", i % 2 ? "auth" : "web.api", i);
+    if (i % 7 == 3) ctxp_buf_printf(&must, "WARN pool of %d is full\n", i);
+  }
+  make_text(ctxp_buf_cstr(&must), 400);
+  assert_true(has_line(ctxp_buf_view(&digest), CTXP_STR("\xe2\x80\xa6 299 like the line above, lines 1-343 \xe2\x80\xa6")));
+  assert_true(has_line(ctxp_buf_view(&digest), CTXP_STR("WARN pool of 3 is full")));
+  assert_true(has_line(ctxp_buf_view(&digest), CTXP_STR("\xe2\x80\xa6 42 like the line above, lines 5-341 \xe2\x80\xa6")));
 }
 
 static void equal_errors_become_one_with_count_first_and_last_line(void **state) {
@@ -316,7 +333,8 @@ static void lines_of_one_shape_differ_in_numbers_paths_and_quoted_texts(void **s
 
 static void lines_of_one_shape_differ_in_addresses_and_names_with_colons_too(void **state) {
   (void)state;
-  assert_int_equal(ctxp_line_shape(CTXP_STR("#1 0x55cd030738da in leak_59 a.c:1")), ctxp_line_shape(CTXP_STR("#1 0x55cd03073c in leak_1 b.c:12")));
+  assert_int_equal(
+      ctxp_line_shape(CTXP_STR("#1 0x55cd030738da in leak_59 a.c:1")), ctxp_line_shape(CTXP_STR("#1 0x55cd03073c in leak_1 b.c:12")));
   assert_int_equal(ctxp_line_shape(CTXP_STR("FAILED tests/test_a.py::ATest::test_a - KeyError: 'x'")),
       ctxp_line_shape(CTXP_STR("FAILED tests/unit/test_b.py::BTest::test_one - KeyError: 'y'")));
   assert_int_equal(ctxp_line_shape(CTXP_STR("_____ A.test_1 _____")), ctxp_line_shape(CTXP_STR("______ B.test_22 ______")));
@@ -362,8 +380,8 @@ static void json_on_a_long_line_is_laid_out_with_small_values_on_lines_of_their_
 
 static void what_is_no_json_or_short_is_not_laid_out(void **state) {
   (void)state;
-  static const char *const texts[] = {"", "[1, 2]", "[" LONG_STRING, "[" LONG_STRING "}", "{" LONG_STRING ": what}", "[" LONG_STRING "] tail",
-      LONG_STRING LONG_STRING, "[\"never closed " LONG_STRING, "note: [" LONG_STRING "]"};
+  static const char *const texts[] = {"", "[1, 2]", "[" LONG_STRING, "[" LONG_STRING "}", "{" LONG_STRING ": what}",
+      "[" LONG_STRING "] tail", LONG_STRING LONG_STRING, "[\"never closed " LONG_STRING, "note: [" LONG_STRING "]"};
   for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
     ctxp_buf_reset(&digest);
     ctxp_buf_str(&digest, "before");
@@ -463,6 +481,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test_teardown(every_error_line_of_a_generated_output_survives, teardown),
       cmocka_unit_test_teardown(a_run_of_one_shape_becomes_its_first_line_and_a_count, teardown),
       cmocka_unit_test_teardown(an_error_keeps_its_surroundings_and_the_gaps_are_marked, teardown),
+      cmocka_unit_test_teardown(a_kind_that_stands_here_and_there_is_shown_once_with_its_count, teardown),
       cmocka_unit_test_teardown(equal_errors_become_one_with_count_first_and_last_line, teardown),
       cmocka_unit_test_teardown(what_a_carriage_return_overwrote_is_gone_unless_it_was_an_error, teardown),
       cmocka_unit_test_teardown(the_last_line_is_shown_even_where_error_lines_took_all_there_is, teardown),
