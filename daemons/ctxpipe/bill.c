@@ -1,4 +1,4 @@
-/* Rows stand as the fold ranked them, as in --json: by cost, then by billed tokens. Shares and costs are rounded so that they add up. */
+/* The whole bill: totals, the tables of bill_grain.c, and what else there is. */
 #include "ctxpipe/bill.h"
 #include <errno.h>
 #include <stdlib.h>

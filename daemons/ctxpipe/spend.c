@@ -20,16 +20,22 @@ static int check_clashes(const struct ctxp_args *args, const struct ctxp_spend_c
     if (ctxp_args_has(args, of_tables[i]))
       return ctxp_error_set(err, -EINVAL, "%s: '--%s' does not go with '--%s'; leave one out", args->command->name, of_tables[i],
           c->explain ? "explain" : "balance");
-  const char *clash = c->json && c->csv                                       ? "csv" :
-      c->json && ctxp_args_has(args, "sort")                                  ? "sort" :
-      c->csv && c->limited                                                    ? "top" :
-                                                                                NULL;
+  const char *clash = c->json && c->csv      ? "csv" :
+      c->json && ctxp_args_has(args, "sort") ? "sort" :
+      c->csv && c->limited                   ? "top" :
+                                               NULL;
   if (clash)
     return ctxp_error_set(
         err, -EINVAL, "%s: '--%s' does not go with '--%s'; leave one out", args->command->name, clash, c->json ? "json" : "csv");
+  bool complete = c->bill.balance || (c->json && (c->explain || c->bill.grain >= CTXP_GRAIN_DAY));
+  if (complete && c->limited)
+    return ctxp_error_set(err, -EINVAL, "%s: '--top' does not go with '--%s'%s: it is complete; leave '--top' out", args->command->name,
+        c->bill.balance ? "balance" : c->explain ? "explain" : "by",
+        c->bill.balance ? "" : " and '--json'");
   if (c->bill.sort == CTXP_SORT_OWN && c->bill.grain >= CTXP_GRAIN_DAY)
     return ctxp_error_set(err, -EINVAL, "%s: '--sort own' does not go with '--by %s': only material has a size of its own; use cost, "
-                                        "billed, turns or name", args->command->name, ctxp_grain_names[c->bill.grain]);
+                                        "billed, turns or name",
+        args->command->name, ctxp_grain_names[c->bill.grain]);
   return 0;
 }
 
@@ -133,7 +139,9 @@ int ctxp_spend_show(
   if (!style.columns) style.columns = columns();
   ctxp_auto_buf out = {0};
   struct ctxp_raw passed = passed_over ? ctxp_buf_raw(passed_over) : (struct ctxp_raw){0};
-  int r = choice->json ? put_json(reply, choice->explain ? NULL : passed_over ? passed_over : &none, &out) :
+  int r = choice->json ? put_json(reply, choice->explain ? NULL : passed_over ? passed_over :
+                                                                                &none,
+                             &out) :
       choice->explain  ? ctxp_explain_print(reply, choice->limited ? choice->bill.top : 0, &style, &out) :
       choice->csv      ? ctxp_csv_print(reply, &choice->bill, &out) :
                          ctxp_bill_print(reply, passed, &choice->bill, &style, &out);

@@ -79,7 +79,8 @@ static const struct ctxp_fold_message *result_of(const struct sweep *s, struct c
 static void credit(struct sweep *s, struct ctxp_hash128 call, const struct ctxp_fold_balance_sum *sum) {
   const struct ctxp_fold_message *m = result_of(s, call);
   const struct ctxp_fold_call *known = ctxp_fold_window_call(s->w, call);
-  struct ctxp_str tool = m ? ctxp_fold_tool_of(s->w, m) : known ? known->name : (struct ctxp_str){"", 0};
+  struct ctxp_str tool = m ? ctxp_fold_tool_of(s->w, m) : known ? known->name :
+                                                                  (struct ctxp_str){"", 0};
   struct ctxp_fold_row none = {.key = CTXP_STR("none"), .label = CTXP_STR("none"), .kind = CTXP_FOLD_NO_KIND, .band = CTXP_BAND_COUNT};
   struct ctxp_fold_row view = none, by_tool = none, *of = &view;
   if (tool.len) by_tool.key = by_tool.label = tool;
@@ -270,7 +271,8 @@ static void take_billed(struct ctxp_fold_balance_rows *rows, const struct ctxp_f
   for (uint32_t i = 0; i < rows->count; i++)
     for (uint32_t k = 0; k < table->count; k++) {
       const struct ctxp_fold_row *row = &table->at[k];
-      if (row->hidden || row->kind != rows->at[i].kind || row->band != rows->at[i].band || !ctxp_str_eq(row->key, rows->at[i].key)) continue;
+      if (row->hidden || row->kind != rows->at[i].kind || row->band != rows->at[i].band || !ctxp_str_eq(row->key, rows->at[i].key))
+        continue;
       rows->at[i].billed += row->billed;
       rows->at[i].cost_nano += row->cost_nano;
       rows->at[i].label = row->label;
@@ -294,7 +296,8 @@ static int compare(const void *a, const void *b) {
   left = gain(&x->sum), right = gain(&y->sum);
   if (left != right) return left > right ? -1 : 1;
   int r = ctxp_str_cmp(x->key, y->key);
-  return r ? r : x->kind != y->kind ? x->kind - y->kind : x->band - y->band;
+  return r ? r : x->kind != y->kind ? x->kind - y->kind :
+                                      x->band - y->band;
 }
 
 static void pair(struct ctxp_buf *out, const char *key, int64_t value) {

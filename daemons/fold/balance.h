@@ -1,7 +1,7 @@
 /* The balance of each view and tool: what it billed, what mechanisms kept out of the requests, and what that cost.
  *
- *   gain = kept out (tokens x requests that would have carried them) - tokens of auxiliary models - cache that was written anew because of a
- *          removal - regret (what came back);        net = billed + gain
+ *   gain = kept out (tokens x requests that would have carried them) - tokens of auxiliary models - cache that was written anew because of
+ * a removal - regret (what came back);        net = billed + gain
  *
  * It is derived from the window's log of effects. What goes together (results removed at once, a cache lost by it) is shared by the
  * estimates of the results; money by the input price of each request, of auxiliary models by theirs. What is of no view or tool stands in a

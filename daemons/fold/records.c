@@ -140,7 +140,8 @@ void ctxp_fold_write_window(struct ctxp_buf *out, const struct ctxp_fold_window 
   ctxp_pack_str(out, w->cwd);
   ctxp_pack_str(out, w->parent_thread);
   ctxp_pack_str(out, w->spawned_by);
-  u64s(out, (const uint64_t[]){w->messages.count, w->calls.count, w->requests.count, w->residencies.count, w->effects.count}, CTXP_FOLD_LISTS);
+  u64s(out, (const uint64_t[]){w->messages.count, w->calls.count, w->requests.count, w->residencies.count, w->effects.count},
+      CTXP_FOLD_LISTS);
   u64s(out,
       (const uint64_t[]){
           w->evicted_tokens, w->counted, w->tools_hash, w->since, w->turns_ended, w->turn_number, w->final_at, w->by_estimate},

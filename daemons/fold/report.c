@@ -371,16 +371,21 @@ static int visit_spend(void *data, struct ctxp_fold_window *w) {
   struct visit *v = data;
   struct report *rep = v->report;
   bool any = true, narrow = ctxp_fold_pick_narrows(&rep->pick);
+  struct ctxp_fold_spend *running = w->spend;
   ctxp_fold_look(w, &v->seen);
   int r = w->counted && narrow ? ctxp_fold_pick_look(&rep->pick, w, &any) : 0;
   if (r < 0 || w->counted == 0 || !any) return r;
+  if (narrow) w->spend = NULL; /* what runs along with the session stays */
   if (narrow) r = ctxp_fold_spend_through(w, &rep->lens);
   if (r == 0) r = ctxp_fold_rows_add(&rep->rows, w);
   if (r == 0) v->any = true;
   if (r == 0) r = told(rep, w);
   if (r == 0 && rep->groups.by) r = ctxp_fold_groups_add(&rep->groups, w, &rep->pick);
   if (r == 0) r = ctxp_fold_balance_add(&rep->balance, w, &rep->pick);
-  if (narrow) w->spend = ctxp_fold_spend_free(w->spend);
+  if (narrow) {
+    ctxp_fold_spend_free(w->spend);
+    w->spend = running;
+  }
   return r;
 }
 

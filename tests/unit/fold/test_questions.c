@@ -1,5 +1,5 @@
-/* Questions to the bill: narrowed to some requests, put in groups, and one row explained. Random streams; what a narrowed bill says must add
- * up to the whole. */
+/* Questions to the bill: narrowed to some requests, put in groups, and one row explained. Random streams; what a narrowed bill says must
+ * add up to the whole. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -56,7 +56,8 @@ static void draw(uint64_t number, const char *options) {
     unsigned read = pick(3) ? input[w] / 2 : 0, written = pick(3) ? input[w] / 3 : 0;
     if (pick(10) == 0) fold_push(&t, "{\"kind\":\"compaction\",%s}", wheres[w]);
     fold_push(&t,
-        "{\"ts\":\"2026-11-%02uT%02u:30:00.000Z\",\"kind\":\"prompt\",%s,\"callId\":\"c%u\",\"model\":\"%s\",\"keep\":%u,\"append\":[{\"id\":"
+        "{\"ts\":\"2026-11-%02uT%02u:30:00.000Z\",\"kind\":\"prompt\",%s,\"callId\":\"c%u\",\"model\":\"%s\",\"keep\":%u,\"append\":[{"
+        "\"id\":"
         "\"a%u\"},{\"id\":\"r%u\"}],\"usage\":{\"input\":%u,\"cacheRead\":%u,\"cacheWrite5m\":%u,\"output\":%u}}",
         1 + i / 6, (i * 7) % 24, wheres[w], i, models[pick(3)], keep, n, n, input[w] - read - written, read, written, pick(300));
     counts[w] = keep + 2;
@@ -117,7 +118,8 @@ static void shares_of_the_requests_add_up_to_the_whole_bill(void **state) {
   for (uint64_t n = 1; n <= 12; n++) {
     unsigned windows = 0;
     draw(n, n % 2 ? NULL : FOLD_ESTIMATE);
-    for (struct ctxp_fold_window *w = ((struct ctxp_fold *)ctxp_stage_state(t.stage))->windows; w; w = w->hh.next, windows++) check_shares(w);
+    for (struct ctxp_fold_window *w = ((struct ctxp_fold *)ctxp_stage_state(t.stage))->windows; w; w = w->hh.next, windows++)
+      check_shares(w);
     assert_int_equal(windows, 3);
     ctxp_test_close(&t);
   }
@@ -166,8 +168,8 @@ static void a_day_begins_where_the_zone_says(void **state) {
   fold_open(&t, NULL);
   for (unsigned h = 0; h < 24; h += 8)
     fold_push(&t,
-        "{\"ts\":\"2026-10-25T%02u:59:59.999Z\",\"kind\":\"prompt\",\"callId\":\"c%u\",\"keep\":0,\"usage\":{\"input\":%u,\"output\":0}}", h, h,
-        h + 1);
+        "{\"ts\":\"2026-10-25T%02u:59:59.999Z\",\"kind\":\"prompt\",\"callId\":\"c%u\",\"keep\":0,\"usage\":{\"input\":%u,\"output\":0}}",
+        h, h, h + 1);
   /* two hours east until the change at 01:00 UTC, then one */
   struct ctxp_raw report = fold_ask(&t, "{\"what\":\"spend\",\"by\":\"day\",\"offsets\":[[0,7200],[1792890000000,3600]]}", &reply);
   assert_int_equal(ctxp_map_u64(fold_row(report, "days", "day", "2026-10-25"), "billed", 0), 1 + 9 + 17);
@@ -184,8 +186,9 @@ static void since_counts_requests_at_or_after_it(void **state) {
   (void)state;
   fold_open(&t, NULL);
   for (unsigned s = 0; s < 3; s++)
-    fold_push(&t, "{\"ts\":\"2026-10-25T00:00:0%u.000Z\",\"kind\":\"prompt\",\"callId\":\"c%u\",\"keep\":0,\"usage\":{\"input\":%u,\"output\":0}}",
-        s, s, 1u << s);
+    fold_push(&t,
+        "{\"ts\":\"2026-10-25T00:00:0%u.000Z\",\"kind\":\"prompt\",\"callId\":\"c%u\",\"keep\":0,\"usage\":{\"input\":%u,\"output\":0}}", s,
+        s, 1u << s);
   struct ctxp_raw report = fold_ask(&t, "{\"what\":\"spend\",\"since\":1792886401000}", &reply);
   assert_int_equal(ctxp_map_u64(ctxp_map_get(report, "totals"), "billed", 0), 2 + 4);
   assert_int_equal(ctxp_raw_type(ctxp_map_get(report, "potential")), CTXP_PACK_NIL);
@@ -204,7 +207,8 @@ static void a_narrowed_row_says_when_it_was_there(void **state) {
   for (unsigned i = 0; i < 5; i++)
     fold_push(&t, "{\"kind\":\"prompt\",\"callId\":\"c%u\",\"model\":\"%s\",\"keep\":%u%s,\"usage\":{\"input\":100,\"output\":0}}", i,
         i % 2 ? "x/odd" : "x/even", i ? 1 : 0, i ? "" : ",\"append\":[{\"id\":\"m\"}]");
-  struct ctxp_raw row = fold_row(fold_ask(&t, "{\"what\":\"spend\",\"by\":\"message\",\"model\":\"x/odd\"}", &reply), "messages", "label", "m");
+  struct ctxp_raw row =
+      fold_row(fold_ask(&t, "{\"what\":\"spend\",\"by\":\"message\",\"model\":\"x/odd\"}", &reply), "messages", "label", "m");
   assert_int_equal(ctxp_map_u64(row, "turns", 0), 2);
   assert_int_equal(ctxp_map_u64(row, "first", 0), 2);
   assert_int_equal(ctxp_map_u64(row, "last", 0), 4);
@@ -218,7 +222,9 @@ static void a_row_with_and_without_a_price_says_so(void **state) {
   fold_open(&t, FOLD_ESTIMATE);
   for (unsigned i = 0; i < 3; i++) {
     fold_push(&t, "{\"kind\":\"context_message\",\"id\":\"m%u\",\"role\":\"user\",\"band\":\"user_prompt\",\"tokens\":10}", i);
-    fold_push(&t, "{\"kind\":\"prompt\",\"callId\":\"c%u\",\"model\":\"%s\",\"keep\":%u,\"append\":[{\"id\":\"m%u\"}],\"usage\":{\"input\":100,\"output\":0}}",
+    fold_push(&t,
+        "{\"kind\":\"prompt\",\"callId\":\"c%u\",\"model\":\"%s\",\"keep\":%u,\"append\":[{\"id\":\"m%u\"}],\"usage\":{\"input\":100,"
+        "\"output\":0}}",
         i, i == 1 ? "nobody" : models[0], i == 2 ? 0 : i, i);
   }
   struct ctxp_raw report = fold_ask(&t, "{\"what\":\"spend\",\"by\":\"message\"}", &reply);
@@ -312,12 +318,14 @@ static void result(unsigned n, const char *tool, const char *band, unsigned toke
       "{\"kind\":\"context_message\",\"id\":\"a%u\",\"role\":\"assistant\",\"band\":\"assistant\",\"tokens\":10,\"calls\":[{\"id\":\"k%u\","
       "\"name\":\"%s\",\"path\":\"f%u\"}]}",
       n, n, tool, n);
-  fold_push(&t, "{\"kind\":\"context_message\",\"id\":\"r%u\",\"role\":\"tool\",\"band\":\"%s\",\"toolCallId\":\"k%u\",\"tokens\":%u}", n, band, n,
-      tokens);
+  fold_push(&t, "{\"kind\":\"context_message\",\"id\":\"r%u\",\"role\":\"tool\",\"band\":\"%s\",\"toolCallId\":\"k%u\",\"tokens\":%u}", n,
+      band, n, tokens);
 }
 
 static void request(unsigned n, const char *model, unsigned keep, const char *append, unsigned input, unsigned read) {
-  fold_push(&t, "{\"kind\":\"prompt\",\"callId\":\"q%u\",\"model\":\"%s\",\"keep\":%u,\"append\":[%s],\"usage\":{\"input\":%u,\"cacheRead\":%u,\"output\":0}}",
+  fold_push(&t,
+      "{\"kind\":\"prompt\",\"callId\":\"q%u\",\"model\":\"%s\",\"keep\":%u,\"append\":[%s],\"usage\":{\"input\":%u,\"cacheRead\":%u,"
+      "\"output\":0}}",
       n, model, keep, append, input - read, read);
 }
 
@@ -340,10 +348,14 @@ static int64_t sum_of(struct ctxp_raw report, const char *list, const char *key)
 static void digest_and_remove(void) {
   fold_open(&t, NULL);
   result(1, "Bash", "tool_output", 300);
-  fold_push(&t, "{\"ts\":\"2026-11-01T00:00:01.000Z\",\"kind\":\"aux\",\"mechanism\":\"bash\",\"model\":\"claude-haiku-4-5-20251001\",\"inputTokens\":50,"
-                "\"outputTokens\":7,\"durationMs\":1,\"outcome\":\"ok\"}");
-  fold_push(&t, "{\"ts\":\"2026-11-01T00:00:01.000Z\",\"kind\":\"bash\",\"toolCallId\":\"k1\",\"command\":\"x\",\"originalTokens\":1300,\"summaryTokens\":300,"
-                "\"saved\":1000}");
+  fold_push(&t,
+      "{\"ts\":\"2026-11-01T00:00:01.000Z\",\"kind\":\"aux\",\"mechanism\":\"bash\",\"model\":\"claude-haiku-4-5-20251001\","
+      "\"inputTokens\":50,"
+      "\"outputTokens\":7,\"durationMs\":1,\"outcome\":\"ok\"}");
+  fold_push(&t,
+      "{\"ts\":\"2026-11-01T00:00:01.000Z\",\"kind\":\"bash\",\"toolCallId\":\"k1\",\"command\":\"x\",\"originalTokens\":1300,"
+      "\"summaryTokens\":300,"
+      "\"saved\":1000}");
   request(1, models[0], 0, "{\"id\":\"a1\"},{\"id\":\"r1\"}", 20000, 0);
   result(2, "Read", "file_view", 400);
   result(3, "Read", "file_view", 1200);
@@ -392,7 +404,8 @@ static void the_balance_adds_up_to_the_ledger(void **state) {
     assert_int_equal(sum_of(report, lists[l], "carriedCostNano"), ctxp_map_i64(all, "carriedCostNano", 0));
     assert_int_equal(sum_of(report, lists[l], "aux"), ctxp_map_i64(all, "aux", 0));
     assert_int_equal(sum_of(report, lists[l], "regret"), ctxp_map_i64(all, "regret", 0));
-    assert_int_equal(sum_of(report, lists[l], "rewritten"), fold_sum(report, "cacheBusts", "tokens") - 18000); /* but for the compaction's */
+    assert_int_equal(
+        sum_of(report, lists[l], "rewritten"), fold_sum(report, "cacheBusts", "tokens") - 18000); /* but for the compaction's */
   }
   assert_int_equal(figure(report, "views", "label", "f3", "regret"), 1200);
   assert_int_equal(ctxp_map_i64(all, "carried", 0), 5 * 1000 + 2 * 1600 + 400);
