@@ -186,7 +186,9 @@ static void reported_reasoning_is_the_thinking_whatever_is_seen_of_it(void **sta
   (void)state;
   message("u", "user", 1000, "");
   call(0, ID("u"), 5000, 500, NAME("a"), "");
-  fold_push(&t, "{\"kind\":\"prompt\",\"callId\":\"r1\",\"keep\":1,\"append\":[],\"usage\":{\"input\":5000,\"output\":300,\"reasoning\":200},\"reply\":[\"b\"]}");
+  fold_push(&t,
+      "{\"kind\":\"prompt\",\"callId\":\"r1\",\"keep\":1,\"append\":[],\"usage\":{\"input\":5000,\"output\":300,\"reasoning\":200},"
+      "\"reply\":[\"b\"]}");
   message("b", "assistant", 900, "");
   call(1, ID("b"), 5300, 10, "", "");
   assert_int_equal(own("b"), 100);
@@ -299,8 +301,12 @@ static void a_sub_agent_has_a_window_with_sizes_of_its_own(void **state) {
   (void)state;
   begin();
   fold_push(&t, "{\"kind\":\"session_start\",\"thread\":\"sub\",\"product\":\"pi\",\"parentThread\":\"\"}");
-  fold_push(&t, "{\"kind\":\"context_message\",\"thread\":\"sub\",\"id\":\"u\",\"role\":\"user\",\"band\":\"user_prompt\",\"tokens\":7,\"pieces\":500}");
-  fold_push(&t, "{\"kind\":\"prompt\",\"thread\":\"sub\",\"callId\":\"sub1\",\"keep\":0,\"append\":[{\"id\":\"u\"}],\"usage\":{\"input\":2000,\"output\":5}}");
+  fold_push(&t,
+      "{\"kind\":\"context_message\",\"thread\":\"sub\",\"id\":\"u\",\"role\":\"user\",\"band\":\"user_prompt\",\"tokens\":7,\"pieces\":"
+      "500}");
+  fold_push(&t,
+      "{\"kind\":\"prompt\",\"thread\":\"sub\",\"callId\":\"sub1\",\"keep\":0,\"append\":[{\"id\":\"u\"}],\"usage\":{\"input\":2000,"
+      "\"output\":5}}");
   assert_int_equal(worth("", "notRecorded"), 4900);
   assert_int_equal(worth("sub", "notRecorded"), 1950);
   assert_int_equal(part(SYSTEM), 4900 + 1950);
@@ -334,9 +340,9 @@ static void a_factor_is_learned_from_growth_that_is_not_far_from_what_was_expect
 int main(void) {
   const struct CMUnitTest tests[] = {CASE(what_the_first_request_holds_beyond_its_messages_is_system_and_tools),
       CASE(messages_of_a_first_request_that_are_estimated_too_large_are_scaled_to_it),
-      CASE(a_message_is_as_large_as_what_the_input_grew_by_and_a_reply_as_its_output), CASE(what_came_in_together_is_split_by_the_estimates),
-      CASE(growth_beyond_three_times_the_estimate_came_in_unrecorded), CASE(an_image_may_be_larger_than_its_estimate_tells),
-      CASE(a_result_that_is_sent_in_part_is_as_large_as_that_part),
+      CASE(a_message_is_as_large_as_what_the_input_grew_by_and_a_reply_as_its_output),
+      CASE(what_came_in_together_is_split_by_the_estimates), CASE(growth_beyond_three_times_the_estimate_came_in_unrecorded),
+      CASE(an_image_may_be_larger_than_its_estimate_tells), CASE(a_result_that_is_sent_in_part_is_as_large_as_that_part),
       CASE(a_report_that_is_too_small_once_is_split_in_proportion_and_teaches_nothing),
       CASE(thinking_is_what_an_output_has_beyond_the_reply_that_is_seen), CASE(reported_reasoning_is_the_thinking_whatever_is_seen_of_it),
       CASE(of_an_output_that_is_a_placeholder_the_signature_tells_the_thinking),
