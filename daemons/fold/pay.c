@@ -106,10 +106,10 @@ static ctxp_u128 pay_base(struct ctxp_fold_spend *s, const struct stretch *t) {
 
 static ctxp_u128 pay_class(struct ctxp_fold_spend *s, const struct stretch *t) {
   uint32_t from = first_beyond(s, t->input, t->low, false), to = first_beyond(s, t->input, t->high, true);
-  ctxp_u128 paid = pay_base(s, t), base = base_of(s);
+  ctxp_u128 paid = pay_base(s, t), base = base_of(s), whole = (ctxp_u128)t->tokens * t->estimate; /* the class and the window have some */
   if (from && (base + s->places.at[from - 1].cum) * t->input > t->low) paid += pay_part(s, t, from - 1);
-  if (to >= from) {
-    paid += pay_stretch(s, from, to, t->money * t->input / ((ctxp_u128)t->tokens * t->estimate));
+  if (to >= from && whole) {
+    paid += pay_stretch(s, from, to, t->money * t->input / whole);
     if (to < s->places.count && (base + cum_before(s, to)) * t->input < t->high) paid += pay_part(s, t, to);
   }
   return paid;

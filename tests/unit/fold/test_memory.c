@@ -43,7 +43,11 @@ static const char *const lines[] = {
     "{\"kind\":\"session_end\"}"};
 #define LINES (sizeof(lines) / sizeof(lines[0]))
 
-static struct ctxp_buf bodies[LINES + 1], query;
+static const char *const questions[] = {"{\"what\":\"spend\",\"by\":\"message\",\"top\":1}",
+    "{\"what\":\"spend\",\"by\":\"day\",\"model\":\"v/m\",\"since\":1}", "{\"what\":\"explain\",\"name\":\"/p/x\"}"};
+#define QUESTIONS (sizeof(questions) / sizeof(questions[0]))
+
+static struct ctxp_buf bodies[LINES + 1], queries[QUESTIONS];
 
 static int emit(void *data, const struct ctxp_event *event) { return (void)data, (void)event, 0; }
 static int answer(void *data, uint64_t seq, struct ctxp_raw actions) { return (void)data, (void)seq, (void)actions, 0; }
@@ -76,7 +80,7 @@ static int run(void) {
   if (r < 0) return r;
   r = ctxp_stage_open(stage, &err);
   for (unsigned i = 0; r == 0 && i < LINES; i++) r = deliver(stage, i);
-  if (r == 0) r = ctxp_stage_query(stage, ctxp_buf_raw(&query), &reply, &err);
+  for (unsigned i = 0; r == 0 && i < QUESTIONS; i++) r = ctxp_stage_query(stage, ctxp_buf_raw(&queries[i]), &reply, &err);
   if (r == 0) r = ctxp_stage_save(stage);
   ctxp_stage_free(stage);
   return r;
@@ -87,7 +91,7 @@ static void every_allocation_that_fails_is_an_error_like_any_other(void **state)
   struct ctxp_error err;
   unsigned long n = 0;
   for (unsigned i = 0; i < LINES; i++) assert_int_equal(ctxp_json_to_event(ctxp_str(lines[i]), &bodies[i], &err), 0);
-  assert_int_equal(ctxp_json_to_raw(CTXP_STR("{\"what\":\"spend\",\"by\":\"message\",\"top\":1}"), &query, &err), 0);
+  for (unsigned i = 0; i < QUESTIONS; i++) assert_int_equal(ctxp_json_to_raw(ctxp_str(questions[i]), &queries[i], &err), 0);
   do {
     allocations = 0;
     fail_at = ++n;
@@ -98,7 +102,7 @@ static void every_allocation_that_fails_is_an_error_like_any_other(void **state)
   } while (allocations >= n);
   assert_true(n > 50); /* it did allocate */
   for (unsigned i = 0; i < LINES; i++) ctxp_buf_deinit(&bodies[i]);
-  ctxp_buf_deinit(&query);
+  for (unsigned i = 0; i < QUESTIONS; i++) ctxp_buf_deinit(&queries[i]);
 }
 
 int main(void) {
