@@ -1,9 +1,10 @@
-/* Rows stand as the fold ranked them, as in --json: by cost, then by billed tokens. Shares and costs are rounded so that they add up. */
+/* The whole bill: totals, the tables of bill_grain.c, and what else there is. */
 #include "ctxpipe/bill.h"
 #include <errno.h>
 #include <stdlib.h>
 #include "base/str.h"
 #include "codec/msgpack.h"
+#include "ctxpipe/balance.h"
 #include "ctxpipe/bill_grain.h"
 #include "ctxpipe/savings.h"
 #include "ctxpipe/when.h"
@@ -288,12 +289,14 @@ int ctxp_bill_print(struct ctxp_raw reply, struct ctxp_raw passed_over, const st
     const struct ctxp_style *style, struct ctxp_buf *out) {
   if (ctxp_raw_type(ctxp_map_get(reply, "totals")) != CTXP_PACK_MAP) return -EBADMSG;
   put_filter(ctxp_map_get(reply, "filter"), out);
+  if (options->balance) return ctxp_balance_print(ctxp_map_get(reply, "balance"), true, style, out);
   if (options->grain >= 0) return put_grain(reply, (enum ctxp_grain)options->grain, options, style, out);
   put_totals(reply, style, out);
   int r = 0;
   for (int grain = 0; r == 0 && grain < CTXP_GRAIN_MESSAGE; grain++) r = put_grain(reply, (enum ctxp_grain)grain, options, style, out);
   if (r == 0) put_calibration(ctxp_map_get(reply, "sessions"), style, out);
   if (r == 0) r = put_busts(ctxp_map_get(reply, "cacheBusts"), style, out);
+  if (r == 0) r = ctxp_balance_print(ctxp_map_get(reply, "balance"), false, style, out);
   if (r == 0) r = ctxp_savings_potential(ctxp_map_get(reply, "potential"), style, out);
   if (r == 0) r = put_passed_over(passed_over, style, out);
   return r < 0 ? r : ctxp_buf_error(out);

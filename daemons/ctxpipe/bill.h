@@ -28,6 +28,7 @@ struct ctxp_bill_options {
   enum ctxp_bill_sort sort;
   int grain; /* one of enum ctxp_grain; -1: band, view and tool */
   uint64_t top; /* rows of a grain; the rest is one row, so that every table adds up */
+  bool balance; /* that alone */
   uint64_t now_ms; /* for the zone of days */
 };
 /* reply: a checked MessagePack map. passed_over: an array of {file, kind, count}; {0}: none. -EBADMSG: not such a reply. */

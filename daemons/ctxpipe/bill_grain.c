@@ -30,15 +30,18 @@ void ctxp_bill_cell_share(struct ctxp_table *table, uint64_t tenths) {
   ctxp_table_text(table, ctxp_buf_view(&share));
 }
 
-void ctxp_bill_put_incomplete(struct ctxp_raw reply, const struct ctxp_bill_row *rows, unsigned count, struct ctxp_buf *out) {
+void ctxp_bill_put_incomplete(struct ctxp_raw reply, const struct ctxp_bill_row *rows, unsigned count, const struct ctxp_style *style,
+    struct ctxp_buf *out) {
   struct ctxp_raw totals = ctxp_map_get(reply, "totals");
   uint64_t unpriced = ctxp_map_u64(totals, "unpricedTokens", 0);
   bool partly = false;
   for (unsigned i = 0; i < count; i++) partly |= rows[i].partly;
   if (!unpriced || !ctxp_map_u64(totals, "costNano", 0)) return;
-  ctxp_buf_str(out, "cost: of what has a price alone; ");
-  ctxp_put_counted(out, unpriced, "token");
-  ctxp_buf_printf(out, " of the bill have none%s\n", partly ? " (>: a part of the row)" : "");
+  ctxp_auto_buf text = {0};
+  ctxp_buf_str(&text, "cost: of what has a price alone; ");
+  ctxp_put_counted(&text, unpriced, "token");
+  ctxp_buf_printf(&text, " of the bill have none%s", partly ? " (>: a part of the row)" : "");
+  ctxp_put_wrapped(out, style, ctxp_buf_cstr(&text));
 }
 
 static void put_name(struct ctxp_table *table, enum ctxp_grain grain, const struct ctxp_bill_row *row) {
@@ -74,7 +77,9 @@ static void put_error(struct ctxp_table *table, const struct ctxp_bill_row *row)
   ctxp_auto_buf text = {0};
   uint64_t percent = row->billed ? (row->error * 100 + row->billed / 2) / row->billed : 0;
   if (row->has_error && row->billed)
-    ctxp_buf_printf(&text, percent > 999 ? ">999%%" : percent == 0 && row->error ? "<1%%" : "%llu%%", (unsigned long long)percent);
+    ctxp_buf_printf(&text, percent > 999 ? ">999%%" : percent == 0 && row->error ? "<1%%" :
+                                                                                   "%llu%%",
+        (unsigned long long)percent);
   ctxp_table_text(table, ctxp_buf_view(&text));
 }
 
@@ -137,7 +142,8 @@ int ctxp_bill_material(struct ctxp_raw reply, enum ctxp_grain grain, const struc
   struct shown shown = {.grain = grain, .sort = options->sort, .rows = rows, .count = ctxp_bill_rows_fold(rows, count, options->top)};
   if (shown.count) r = print_rows(&shown, style, out);
   if (!shown.count) ctxp_buf_str(out, "  nothing\n");
-  if (shown.count && options->grain >= 0) ctxp_bill_put_incomplete(reply, rows, shown.count, out); /* the whole bill says it at its top */
+  if (shown.count && options->grain >= 0)
+    ctxp_bill_put_incomplete(reply, rows, shown.count, style, out); /* the whole bill says it at its top */
   free(rows);
   return r;
 }

@@ -18,4 +18,5 @@ void ctxp_bill_put_heading(struct ctxp_buf *out, const struct ctxp_style *style,
 void ctxp_bill_cell_cost(struct ctxp_table *table, const struct ctxp_bill_row *row); /* $1.2345; >$1.2345: a part has no price; -: all */
 void ctxp_bill_cell_share(struct ctxp_table *table, uint64_t tenths);
 /* "cost: of what has a price alone", where the whole bill does not say it. */
-void ctxp_bill_put_incomplete(struct ctxp_raw reply, const struct ctxp_bill_row *rows, unsigned count, struct ctxp_buf *out);
+void ctxp_bill_put_incomplete(struct ctxp_raw reply, const struct ctxp_bill_row *rows, unsigned count, const struct ctxp_style *style,
+    struct ctxp_buf *out);

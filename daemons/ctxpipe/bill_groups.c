@@ -85,7 +85,7 @@ int ctxp_bill_groups(struct ctxp_raw reply, enum ctxp_grain grain, const struct 
     put_figures(&table, &rows[i], &shown);
   }
   r = ctxp_table_print(&table, style, out);
-  ctxp_bill_put_incomplete(reply, rows, count, out);
+  ctxp_bill_put_incomplete(reply, rows, count, style, out);
   ctxp_table_deinit(&table);
   free(rows);
   return r;
@@ -219,7 +219,8 @@ static int print_tree(const struct tree *t, struct ctxp_bill_row *sums, const un
   return r;
 }
 
-int ctxp_bill_sessions(struct ctxp_raw reply, const struct ctxp_bill_options *options, const struct ctxp_style *style, struct ctxp_buf *out) {
+int ctxp_bill_sessions(
+    struct ctxp_raw reply, const struct ctxp_bill_options *options, const struct ctxp_style *style, struct ctxp_buf *out) {
   struct ctxp_bill_row *threads, *sums = NULL;
   unsigned count = 0, all = 0, *order = NULL;
   int r = ctxp_bill_rows_read(reply, CTXP_GRAIN_SESSION, CTXP_SORT_RANK, &threads, &count);
@@ -233,9 +234,9 @@ int ctxp_bill_sessions(struct ctxp_raw reply, const struct ctxp_bill_options *op
     unsigned shown = all < options->top ? all : (unsigned)options->top;
     for (unsigned i = 0; i < all; i++) order[i] = i;
     qsort_r(order, all, sizeof(*order), compare_sums, &how);
-    ctxp_bill_put_heading(out, style, "The bill by session; indented: a part of it, by sub-agent", options, all);
+    ctxp_bill_put_heading(out, style, "The bill by session", options, all);
     r = print_tree(&tree, sums, order, shown, all, options, style, out);
-    ctxp_bill_put_incomplete(reply, sums, all, out);
+    ctxp_bill_put_incomplete(reply, sums, all, style, out);
   }
   free(threads);
   free(tree.session);

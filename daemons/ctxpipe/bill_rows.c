@@ -26,7 +26,9 @@ struct order {
 };
 
 static uint64_t figure(const struct ctxp_bill_row *row, enum ctxp_bill_sort sort) {
-  return sort == CTXP_SORT_OWN ? row->own : sort == CTXP_SORT_TURNS ? row->turns : sort == CTXP_SORT_BILLED ? row->billed : row->cost;
+  return sort == CTXP_SORT_OWN ? row->own : sort == CTXP_SORT_TURNS ? row->turns :
+      sort == CTXP_SORT_BILLED                                      ? row->billed :
+                                                                      row->cost;
 }
 
 /* the largest first, names from a to z; what is equal as the fold ranked it */

@@ -4,9 +4,9 @@
 #include "codec/msgpack.h"
 #include "ctxpipe/when.h"
 
-#define DECIMALS 6 /* of a dollar: parts of a request are small */
+#define DECIMALS 5 /* of a dollar: parts of a request are small */
 
-static const char *const titles[] = {"uncached", "read", "written", "size", "billed", "cost", "by place"};
+static const char *const titles[] = {"new", "read", "written", "size", "billed", "cost", "by place"};
 #define FIGURES (sizeof(titles) / sizeof(*titles))
 
 static void cell_money(struct ctxp_table *table, uint64_t nano, bool known) {
@@ -80,15 +80,16 @@ static void put_title(struct ctxp_raw window, struct ctxp_str model, const struc
   ctxp_term_text(&heading, ctxp_map_str(window, "session"));
   if (thread.len) ctxp_buf_char(&heading, ' ');
   ctxp_term_text(&heading, thread);
-  if (model.len) ctxp_buf_str(&heading, ", ");
-  ctxp_term_text(&heading, model);
   ctxp_put_heading(out, style, ctxp_buf_cstr(&heading));
+  if (!model.len) return;
+  ctxp_term_text(out, model);
+  ctxp_buf_char(out, '\n');
 }
 
 static int put_window(struct ctxp_raw window, uint64_t top, const struct ctxp_style *style, struct ctxp_buf *out) {
   struct ctxp_raw requests = ctxp_map_get(window, "requests"), q;
   struct ctxp_str model = one_model(requests);
-  struct ctxp_column columns[CTXP_COLUMNS_MAX] = {{"", CTXP_COLUMN_NUMBER}, {"when", CTXP_COLUMN_TEXT}, {"model", CTXP_COLUMN_TEXT}};
+  struct ctxp_column columns[CTXP_COLUMNS_MAX] = {{"", CTXP_COLUMN_NUMBER}, {"when", CTXP_COLUMN_NUMBER}, {"model", CTXP_COLUMN_TEXT}};
   struct ctxp_cursor it = ctxp_cursor(requests);
   struct sum all = {0}, others = {0};
   bool models = model.len == 0;
@@ -114,8 +115,10 @@ static int put_window(struct ctxp_raw window, uint64_t top, const struct ctxp_st
   return r;
 }
 
-static void put_row(struct ctxp_raw reply, struct ctxp_buf *out) {
+static void put_row(struct ctxp_raw reply, const struct ctxp_style *style, struct ctxp_buf *to) {
   struct ctxp_raw row = ctxp_map_get(reply, "row");
+  ctxp_auto_buf text = {0};
+  struct ctxp_buf *out = &text;
   ctxp_term_text(out, ctxp_map_str(reply, "kind"));
   ctxp_buf_char(out, ' ');
   ctxp_term_text(out, ctxp_map_str(reply, "name"));
@@ -128,7 +131,7 @@ static void put_row(struct ctxp_raw reply, struct ctxp_buf *out) {
     ctxp_put_dollars(out, ctxp_map_i64(row, "costTieredNano", 0), DECIMALS);
     ctxp_buf_char(out, ')');
   }
-  ctxp_buf_char(out, '\n');
+  ctxp_put_wrapped(to, style, ctxp_buf_cstr(out));
 }
 
 int ctxp_explain_print(struct ctxp_raw reply, uint64_t top, const struct ctxp_style *style, struct ctxp_buf *out) {
@@ -137,10 +140,10 @@ int ctxp_explain_print(struct ctxp_raw reply, uint64_t top, const struct ctxp_st
   uint32_t left;
   int r = 0;
   if (ctxp_raw_type(ctxp_map_get(reply, "row")) != CTXP_PACK_MAP || !windows.len || ctxp_array_open(&it, &left) < 0) return -EBADMSG;
-  put_row(reply, out);
+  put_row(reply, style, out);
   ctxp_put_wrapped(out, style,
-      "Of each request it pays the part that its size is of the input (uncached + read + written): billed. 'cost' is the same part of the "
-      "input's cost; 'by place' goes by where in the prefix it stands: read, then written, then uncached tokens, each at its rate.");
+      "Of each request it pays the part that its size is of the input (new, which was not cached, + read + written): billed. 'cost' is the "
+      "same part of the input's cost; 'by place' goes by where in the prefix it stands: read, then written, then new, each at its rate.");
   while (r == 0 && ctxp_array_next(&it, &left, &window) > 0) r = put_window(window, top, style, out);
   return r < 0 ? r : ctxp_buf_error(out);
 }

@@ -1,5 +1,6 @@
 #include "ctxpipe/spend.h"
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include "base/clock.h"
 #include "base/str.h"
@@ -10,24 +11,31 @@
 #include "ctxpipe/when.h"
 
 #define ROWS_SHOWN 20
-#define COLUMNS 80 /* of what is no terminal; --csv and --json have the names whole */
+#define COLUMNS 80 /* of what is no terminal, unless the environment says COLUMNS; --csv and --json have the names whole */
 
 /* flags that say the opposite of each other, or nothing together */
 static int check_clashes(const struct ctxp_args *args, const struct ctxp_spend_choice *c, struct ctxp_error *err) {
-  static const char *const of_tables[] = {"by", "sort", "csv"};
-  for (size_t i = 0; c->explain && i < sizeof(of_tables) / sizeof(*of_tables); i++)
+  static const char *const of_tables[] = {"by", "sort", "csv", "balance"};
+  for (size_t i = 0; (c->explain || c->bill.balance) && i < 3 + (c->explain ? 1u : 0u); i++)
     if (ctxp_args_has(args, of_tables[i]))
-      return ctxp_error_set(err, -EINVAL, "%s: '--%s' does not go with '--explain'; leave one out", args->command->name, of_tables[i]);
-  const char *clash = c->json && c->csv                                       ? "csv" :
-      c->json && ctxp_args_has(args, "sort")                                  ? "sort" :
-      c->csv && c->limited                                                    ? "top" :
-                                                                                NULL;
+      return ctxp_error_set(err, -EINVAL, "%s: '--%s' does not go with '--%s'; leave one out", args->command->name, of_tables[i],
+          c->explain ? "explain" : "balance");
+  const char *clash = c->json && c->csv      ? "csv" :
+      c->json && ctxp_args_has(args, "sort") ? "sort" :
+      c->csv && c->limited                   ? "top" :
+                                               NULL;
   if (clash)
     return ctxp_error_set(
         err, -EINVAL, "%s: '--%s' does not go with '--%s'; leave one out", args->command->name, clash, c->json ? "json" : "csv");
+  bool complete = c->bill.balance || (c->json && (c->explain || c->bill.grain >= CTXP_GRAIN_DAY));
+  if (complete && c->limited)
+    return ctxp_error_set(err, -EINVAL, "%s: '--top' does not go with '--%s'%s: it is complete; leave '--top' out", args->command->name,
+        c->bill.balance ? "balance" : c->explain ? "explain" : "by",
+        c->bill.balance ? "" : " and '--json'");
   if (c->bill.sort == CTXP_SORT_OWN && c->bill.grain >= CTXP_GRAIN_DAY)
     return ctxp_error_set(err, -EINVAL, "%s: '--sort own' does not go with '--by %s': only material has a size of its own; use cost, "
-                                        "billed, turns or name", args->command->name, ctxp_grain_names[c->bill.grain]);
+                                        "billed, turns or name",
+        args->command->name, ctxp_grain_names[c->bill.grain]);
   return 0;
 }
 
@@ -40,7 +48,7 @@ int ctxp_spend_choose(const struct ctxp_args *args, struct ctxp_spend_choice *re
       .json = ctxp_args_has(args, "json"),
       .csv = ctxp_args_has(args, "csv"),
       .limited = ctxp_args_has(args, "top"),
-      .bill = {.now_ms = ctxp_clock_utc_ms()}};
+      .bill = {.balance = ctxp_args_has(args, "balance"), .now_ms = ctxp_clock_utc_ms()}};
   int sort = -1, r = ctxp_args_choice(args, "by", ctxp_grain_names, -1, &choice.bill.grain, err);
   if (r == 0) r = ctxp_args_choice(args, "sort", ctxp_bill_sort_names, -1, &sort, err);
   choice.bill.sort = (enum ctxp_bill_sort)(sort + CTXP_SORT_COST);
@@ -118,14 +126,22 @@ static int put_json(struct ctxp_raw reply, const struct ctxp_buf *passed_over, s
   return r < 0 ? r : ctxp_buf_error(out);
 }
 
+static unsigned columns(void) {
+  const char *said = getenv("COLUMNS");
+  unsigned long number = said && said[0] >= '1' && said[0] <= '9' ? strtoul(said, NULL, 10) : COLUMNS;
+  return number > 1000000 ? 1000000 : (unsigned)number;
+}
+
 int ctxp_spend_show(
     const struct ctxp_spend_choice *choice, struct ctxp_raw reply, const struct ctxp_buf *passed_over, struct ctxp_error *err) {
   static const struct ctxp_buf none = {0};
   struct ctxp_style style = ctxp_style_of(stdout);
-  if (!style.columns) style.columns = COLUMNS;
+  if (!style.columns) style.columns = columns();
   ctxp_auto_buf out = {0};
   struct ctxp_raw passed = passed_over ? ctxp_buf_raw(passed_over) : (struct ctxp_raw){0};
-  int r = choice->json ? put_json(reply, choice->explain ? NULL : passed_over ? passed_over : &none, &out) :
+  int r = choice->json ? put_json(reply, choice->explain ? NULL : passed_over ? passed_over :
+                                                                                &none,
+                             &out) :
       choice->explain  ? ctxp_explain_print(reply, choice->limited ? choice->bill.top : 0, &style, &out) :
       choice->csv      ? ctxp_csv_print(reply, &choice->bill, &out) :
                          ctxp_bill_print(reply, passed, &choice->bill, &style, &out);

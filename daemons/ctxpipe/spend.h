@@ -15,6 +15,7 @@
       {.name = "explain", \
           .value = "NAME", \
           .help = "every request that billed a message, view or tool (message:NAME, view:NAME, tool:NAME to tell them apart)"}, \
+      {.name = "balance", .help = "only what mechanisms kept out of each view and tool, less what that cost"}, \
       {.name = "csv", .help = "print the rows of --by (default view) as CSV, complete"}, { \
     .name = "json", .help = "print one JSON object, complete; with --by message, day, project, model or agent it has their rows too" \
   }
@@ -23,7 +24,8 @@
 #define CTXP_SPEND_READ \
   "'share' is a row's part of all billed tokens, not of the cost. Rows are ordered by cost where they have a price, then by billed\n" \
   "tokens. '+-' is how far 'billed' may be off. A cost with '>' is that of the priced part alone. Days are those of the local time\n" \
-  "zone (TZ). By day, project, model, agent and session the cost is that of input and output, elsewhere of the input."
+  "zone (TZ). By day, project, model, agent and session the cost is that of input and output, elsewhere of the input.\n" \
+  "By session, what is indented is a part of the session: its own thread, and each sub-agent with the call that spawned it."
 
 struct ctxp_spend_choice {
   const char *session, *agent, *model; /* NULL: all */

@@ -128,7 +128,8 @@ static int make_whole(const struct explain *x, size_t at, ctxp_u128 unit, uint64
     sum += parts[i];
     if (parts[i] > parts[largest]) largest = i;
   }
-  uint64_t low = (uint64_t)(sum / unit), high = low + (sum % unit != 0), fits = total < low ? low : total > high ? high : total;
+  uint64_t low = (uint64_t)(sum / unit), high = low + (sum % unit != 0), fits = total < low ? low : total > high ? high :
+                                                                                                                   total;
   int r = ctxp_fold_apportion(parts, n, unit, fits, out);
   if (r == 0) out[largest] += total - fits;
   free(parts);
@@ -184,7 +185,8 @@ static int pack_parts(struct explain *x, const struct ctxp_fold_window *w, const
   if (r == 0) r = make_whole(x, offsetof(struct ctxp_fold_sum, tiered), CTXP_FOLD_NANO, row->tiered_nano, out + 2 * n);
   ctxp_pack_cstr(&x->windows, "requests");
   ctxp_pack_array(&x->windows, n);
-  for (uint32_t i = 0; r == 0 && i < n; i++) pack_part(&x->windows, w, &x->parts.at[i], &(struct whole){out[i], out[n + i], out[2 * n + i]});
+  for (uint32_t i = 0; r == 0 && i < n; i++)
+    pack_part(&x->windows, w, &x->parts.at[i], &(struct whole){out[i], out[n + i], out[2 * n + i]});
   free(out);
   return r;
 }
@@ -193,9 +195,11 @@ static int visit(void *data, struct ctxp_fold_window *w) {
   struct explain *x = data;
   struct whole row;
   bool any = false, priced = false;
+  struct ctxp_fold_spend *running = w->spend;
   int r = w->counted ? ctxp_fold_pick_look(&x->pick, w, &any) : 0;
   if (r < 0 || !any) return r;
   x->parts.count = 0;
+  w->spend = NULL; /* what runs along with the session stays */
   r = ctxp_fold_spend_through(w, &x->lens);
   if (r == 0 && x->path.failed) r = -ENOMEM;
   if (r == 0 && x->parts.count) {
@@ -214,7 +218,8 @@ static int visit(void *data, struct ctxp_fold_window *w) {
     x->row.tiered_nano += row.tiered_nano;
     if (r == 0) r = ctxp_buf_error(&x->windows);
   }
-  w->spend = ctxp_fold_spend_free(w->spend);
+  ctxp_fold_spend_free(w->spend);
+  w->spend = running;
   return r;
 }
 
@@ -259,7 +264,8 @@ static int explain(struct explain *x, struct ctxp_stage *stage, struct ctxp_str 
   r = choose(x, asked, err);
   if (r < 0) return r;
   r = ctxp_fold_each_session(stage, &x->pick.sessions, visit_session, x);
-  if (r < 0) return ctxp_error_set(err, r, "the bill could not be gone through: %s", r == -ENOMEM ? "out of memory" : "a record is damaged");
+  if (r < 0)
+    return ctxp_error_set(err, r, "the bill could not be gone through: %s", r == -ENOMEM ? "out of memory" : "a record is damaged");
   if (x->window_count) return 0;
   return ctxp_error_set(err, -ENOENT, "no request that was asked for has billed '%.*s'", (int)x->name.len, x->name.ptr);
 }

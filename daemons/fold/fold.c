@@ -214,7 +214,8 @@ static int on_prompt(struct ctxp_stage *stage, struct ctxp_fold_window *w, const
   if (r == 0) r = ctxp_fold_window_request(w, stage, p, &q, &request);
   if (r < 0) return r;
   ctxp_fold_ledger_response(w, known == 1);
-  ctxp_fold_ledger_request(w, &q);
+  r = ctxp_fold_ledger_request(w, &q);
+  if (r < 0) return r;
   w->since = 0;
   w->changed = true;
   return known == 1 ? count(stage, w, p, request, id) : 0;

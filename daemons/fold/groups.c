@@ -29,7 +29,8 @@ static int64_t offset_at(struct ctxp_raw offsets, uint64_t ms) {
     if (!first && (from.type != CTXP_PACK_U64 || from.u > ms)) break;
     in = ctxp_cursor(value);
     if (ctxp_cursor_next(&in, &from) < 0) return 0;
-    seconds = from.type == CTXP_PACK_U64 ? (int64_t)from.u : from.type == CTXP_PACK_I64 ? from.i : 0;
+    seconds = from.type == CTXP_PACK_U64 ? (int64_t)from.u : from.type == CTXP_PACK_I64 ? from.i :
+                                                                                          0;
   }
   return seconds;
 }

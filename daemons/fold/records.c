@@ -140,7 +140,8 @@ void ctxp_fold_write_window(struct ctxp_buf *out, const struct ctxp_fold_window 
   ctxp_pack_str(out, w->cwd);
   ctxp_pack_str(out, w->parent_thread);
   ctxp_pack_str(out, w->spawned_by);
-  u64s(out, (const uint64_t[]){w->messages.count, w->calls.count, w->requests.count, w->residencies.count}, CTXP_FOLD_LISTS);
+  u64s(out, (const uint64_t[]){w->messages.count, w->calls.count, w->requests.count, w->residencies.count, w->effects.count},
+      CTXP_FOLD_LISTS);
   u64s(out,
       (const uint64_t[]){
           w->evicted_tokens, w->counted, w->tools_hash, w->since, w->turns_ended, w->turn_number, w->final_at, w->by_estimate},
@@ -248,6 +249,19 @@ static void read_residency(struct ctxp_cursor *c, const struct ctxp_fold_window 
   if (v[0] >= w->messages.count || (v[4] >= CTXP_BAND_COUNT && v[4] != CTXP_FOLD_BY_DEFINITION)) *bad = true;
 }
 
+static void write_effect(struct ctxp_buf *out, const struct ctxp_fold_effect *e) {
+  ctxp_fold_write_hash(out, e->call);
+  u64s(out, (const uint64_t[]){e->tokens, e->cost_nano, e->ts_ms, e->request, e->kind, e->mechanism, e->priced}, 7);
+}
+
+static void read_effect(struct ctxp_cursor *c, struct ctxp_fold_effect *e, bool *bad) {
+  uint64_t v[7];
+  e->call = ctxp_fold_read_hash(c, bad);
+  read_u64s(c, v, 7, bad);
+  e->tokens = v[0], e->cost_nano = v[1], e->ts_ms = v[2], e->request = (uint32_t)v[3];
+  e->kind = (uint8_t)(v[4] % CTXP_FOLD_EFFECTS), e->mechanism = (uint8_t)(v[5] % CTXP_FOLD_MECHANISMS), e->priced = v[6];
+}
+
 void ctxp_fold_write_list(struct ctxp_buf *out, const struct ctxp_fold_window *w, enum ctxp_fold_list list, uint32_t from, uint32_t to) {
   ctxp_pack_u64(out, to - from);
   for (uint32_t i = from; i < to; i++) {
@@ -260,6 +274,7 @@ void ctxp_fold_write_list(struct ctxp_buf *out, const struct ctxp_fold_window *w
       r = &w->residencies.at[i];
       u64s(out, (const uint64_t[]){r->message, r->place, r->from, r->to, r->band}, 5);
       break;
+    case CTXP_FOLD_LIST_EFFECTS: write_effect(out, &w->effects.at[i]); break;
     case CTXP_FOLD_LISTS: break;
     }
   }
@@ -283,6 +298,10 @@ static bool read_one(struct ctxp_cursor *c, struct ctxp_fold_window *w, enum ctx
   case CTXP_FOLD_LIST_RESIDENCIES:
     if (!ctxp_fold_grow(&w->residencies, sizeof(*w->residencies.at))) return false;
     read_residency(c, w, &w->residencies.at[w->residencies.count++], bad);
+    return true;
+  case CTXP_FOLD_LIST_EFFECTS:
+    if (!ctxp_fold_grow(&w->effects, sizeof(*w->effects.at))) return false;
+    read_effect(c, &w->effects.at[w->effects.count++], bad);
     return true;
   case CTXP_FOLD_LISTS: break;
   }

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include "codec/msgpack.h"
 #include "config/prices.h"
+#include "fold/balance.h"
 #include "fold/explain.h"
 #include "fold/groups.h"
 #include "fold/report.h"
@@ -78,6 +79,7 @@ struct report {
   struct ctxp_fold_pick pick;
   struct ctxp_fold_lens lens; /* if the pick narrows */
   struct ctxp_fold_groups groups;
+  struct ctxp_fold_balance balance;
 };
 
 static void pair_u64(struct ctxp_buf *out, const char *key, uint64_t value) {
@@ -316,7 +318,7 @@ static void pack_filter(struct ctxp_buf *out, const struct ctxp_fold_pick *p) {
 
 static void pack_report(struct ctxp_buf *out, struct report *rep, const char *prices) {
   static const char *const names[] = {"bands", "views", "tools", "messages"};
-  ctxp_pack_map(out, 10 + (rep->by_message ? 1 : 0) + (rep->groups.by ? 1 : 0) + pack_filter_size(&rep->pick));
+  ctxp_pack_map(out, 11 + (rep->by_message ? 1 : 0) + (rep->groups.by ? 1 : 0) + pack_filter_size(&rep->pick));
   pair_u64(out, "schema", 1);
   pack_filter(out, &rep->pick);
   ctxp_pack_cstr(out, "prices");
@@ -339,6 +341,8 @@ static void pack_report(struct ctxp_buf *out, struct report *rep, const char *pr
   pack_parts(out, &rep->rows);
   ctxp_pack_cstr(out, "cacheBusts");
   pack_busts(out, rep->rows.busts);
+  ctxp_pack_cstr(out, "balance");
+  ctxp_fold_balance_pack(out, &rep->balance);
   ctxp_pack_cstr(out, "potential");
   if (ctxp_fold_pick_narrows(&rep->pick))
     ctxp_pack_nil(out); /* it is known of whole sessions */
@@ -367,15 +371,21 @@ static int visit_spend(void *data, struct ctxp_fold_window *w) {
   struct visit *v = data;
   struct report *rep = v->report;
   bool any = true, narrow = ctxp_fold_pick_narrows(&rep->pick);
+  struct ctxp_fold_spend *running = w->spend;
   ctxp_fold_look(w, &v->seen);
   int r = w->counted && narrow ? ctxp_fold_pick_look(&rep->pick, w, &any) : 0;
   if (r < 0 || w->counted == 0 || !any) return r;
+  if (narrow) w->spend = NULL; /* what runs along with the session stays */
   if (narrow) r = ctxp_fold_spend_through(w, &rep->lens);
   if (r == 0) r = ctxp_fold_rows_add(&rep->rows, w);
   if (r == 0) v->any = true;
   if (r == 0) r = told(rep, w);
   if (r == 0 && rep->groups.by) r = ctxp_fold_groups_add(&rep->groups, w, &rep->pick);
-  if (narrow) w->spend = ctxp_fold_spend_free(w->spend);
+  if (r == 0) r = ctxp_fold_balance_add(&rep->balance, w, &rep->pick);
+  if (narrow) {
+    ctxp_fold_spend_free(w->spend);
+    w->spend = running;
+  }
   return r;
 }
 
@@ -410,11 +420,13 @@ static int spend(struct ctxp_stage *stage, struct ctxp_raw query, struct ctxp_bu
   r = ctxp_fold_each_session(stage, &rep.pick.sessions, visit_session, &rep);
   bool missed = r == 0 && ctxp_fold_pick_narrows(&rep.pick) && rep.rows.figures.requests == 0;
   if (missed) r = ctxp_fold_pick_missed(&rep.pick, err);
+  if (r == 0) ctxp_fold_balance_bill(&rep.balance, &rep.rows);
   if (r == 0) r = ctxp_fold_rows_finish(&rep.rows, top);
   if (r == 0) pack_report(reply, &rep, prices ? ctxp_prices_version(prices) : "");
   if (r == 0) r = ctxp_buf_error(reply);
   ctxp_fold_rows_deinit(&rep.rows);
   ctxp_fold_groups_deinit(&rep.groups);
+  ctxp_fold_balance_deinit(&rep.balance);
   ctxp_fold_pick_deinit(&rep.pick);
   ctxp_buf_deinit(&rep.sessions);
   free(rep.told.at);

@@ -139,7 +139,8 @@ static void see_items(const struct ctxp_fold_window *w, const struct ctxp_fold_i
     const struct ctxp_fold_residency *r = &w->residencies.at[i];
     uint32_t item = item_at(items, r->message, (uint8_t)ctxp_fold_band(w, r));
     struct run run;
-    if (item && run_of(w, r, &run)) cover(&run, &seen[item - 1].turns, &seen[item - 1].covered, &seen[item - 1].first, &seen[item - 1].last);
+    if (item && run_of(w, r, &run))
+      cover(&run, &seen[item - 1].turns, &seen[item - 1].covered, &seen[item - 1].first, &seen[item - 1].last);
   }
 }
 

@@ -26,7 +26,8 @@ struct ctxp_fold_row {
   int band; /* CTXP_BAND_COUNT: none */
   uint64_t own, messages, turns;
   uint32_t first, last; /* requests, numbered from 1 in their window */
-  bool priced, unpriced, folded, hidden; /* priced, unpriced: some of its requests are; hidden: counts in its band, but is no view (documentation without a label) */
+  bool priced, unpriced, folded,
+      hidden; /* priced, unpriced: some of its requests are; hidden: counts in its band, but is no view (documentation without a label) */
   struct ctxp_fold_sum sum;
   ctxp_u128 as_views, arguments; /* parts of a tool's row; arguments stand beside it */
   ctxp_u128 error; /* sum of what its messages' bills may be off, in tokens */

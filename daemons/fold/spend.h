@@ -88,7 +88,7 @@ struct ctxp_fold_lens {
   unsigned parts; /* bits 1 << enum ctxp_fold_part: watched too */
 };
 /* Makes the run of the window one through the lens, which must outlive it; nothing may be added to the window meanwhile. The next run is to
- * begin anew: free it when the question is answered. -ENOMEM, or what `billed` returned. */
+ * begin anew: free it when the question is answered, or put back the one that was set aside. -ENOMEM, or what `billed` returned. */
 int ctxp_fold_spend_through(struct ctxp_fold_window *w, const struct ctxp_fold_lens *lens) __attribute__((warn_unused_result));
 /* How many of the requests before that one are billed; past the last: all. */
 uint32_t ctxp_fold_spend_before(const struct ctxp_fold_window *w, uint32_t request);

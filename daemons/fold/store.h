@@ -6,7 +6,7 @@
 #include "fold/ledger.h"
 #include "fold/window.h"
 
-#define CTXP_FOLD_FORMAT 2 /* of the store; raised when a record changes its form */
+#define CTXP_FOLD_FORMAT 3 /* of the store; raised when a record changes its form */
 
 struct ctxp_fold_billed_call { /* a response that was counted, and where */
   struct ctxp_hash128 id, window;

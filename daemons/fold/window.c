@@ -393,6 +393,7 @@ void ctxp_fold_window_free(struct ctxp_fold_window *w) {
   free(w->live.at);
   free(w->models.at);
   free(w->kept.at);
+  free(w->effects.at);
   free(w->message_index.slots);
   free(w->call_index.slots);
   free(w);

@@ -104,6 +104,20 @@ struct ctxp_fold_kept { /* tokens that a mechanism keeps out of every request th
   uint32_t turn; /* turns that had ended when they were saved */
   uint8_t mechanism;
 };
+/* What mechanisms did to the window, for ever: from it the balance of each view and tool is derived. */
+enum ctxp_fold_effect_kind { CTXP_FOLD_KEPT_OUT, /* tokens more are kept out */
+  CTXP_FOLD_KEPT_LESS, /* tokens fewer */
+  CTXP_FOLD_KEPT_WITH, /* another call of the entry before, which is KEPT_OUT */
+  CTXP_FOLD_REGRETTED,
+  CTXP_FOLD_ASKED, /* an auxiliary model used tokens */
+  CTXP_FOLD_EFFECTS };
+struct ctxp_fold_effect {
+  struct ctxp_hash128 call; /* zero: of none */
+  uint64_t tokens, cost_nano, ts_ms; /* cost: of what an auxiliary model used; ts: of the causing event */
+  uint32_t request; /* the first that shows it */
+  uint8_t kind, mechanism;
+  bool priced;
+};
 enum { CTXP_FOLD_BASH,
   CTXP_FOLD_AMNESIA,
   CTXP_FOLD_WRITE,
@@ -136,6 +150,8 @@ struct ctxp_fold_window {
   uint8_t since; /* flags for the next request */
   /* the ledger's part */
   CTXP_FOLD_ARRAY(struct ctxp_fold_kept, kept);
+  CTXP_FOLD_ARRAY(struct ctxp_fold_effect, effects);
+  bool effects_failed; /* out of memory while one was noted */
   uint64_t kept_tokens;
   struct ctxp_fold_turn turn;
   uint64_t run_lazy, run_offered; /* of a recorded run that has made no call yet */

@@ -159,8 +159,6 @@ static int open_stage(struct ctxp_stage *stage, struct ctxp_error *err) {
   ((struct state *)ctxp_stage_state(stage))->windows.ops = &ctxp_claims_ops;
   return 0;
 }
-static int save(struct ctxp_stage *stage) { return ctxp_windows_save(&((struct state *)ctxp_stage_state(stage))->windows, stage); }
-static void close_stage(struct ctxp_stage *stage) { ctxp_windows_deinit(&((struct state *)ctxp_stage_state(stage))->windows); }
 
 static const struct ctxp_consume consumes[] = {
     {CTXP_KIND_tool_result, 1u << CTXP_TOOL_SHELL}, {CTXP_KIND_answer_missed, 0}, {CTXP_KIND_NONE, 0}};
@@ -170,46 +168,13 @@ static int check(const void *whole, struct ctxp_error *err) {
   return ctxp_engine_check(&((const struct ctxp_bash_options *)whole)->engine, err);
 }
 
-static const struct ctxp_option options[] = {{.name = "min_tokens",
-                                                 .type = CTXP_OPTION_U64,
-                                                 .initial = "2000",
-                                                 .min = 1,
-                                                 .max = 1u << 30,
-                                                 .unit = "tokens",
-                                                 .help = "smaller outputs are left alone",
-                                                 .offset = offsetof(struct ctxp_bash_options, min_tokens)},
-    {.name = "max_summary_tokens",
-        .type = CTXP_OPTION_U64,
-        .initial = "1024",
-        .min = 16,
-        .max = 1u << 20,
-        .unit = "tokens",
-        .help = "what a digest may have at most",
-        .offset = offsetof(struct ctxp_bash_options, max_summary_tokens)},
-    {.name = "fallback_bytes",
-        .type = CTXP_OPTION_U64,
-        .initial = "3000",
-        .min = 0,
-        .max = 1u << 24,
-        .unit = "bytes",
-        .help = "of the tail that is shown where a digest cannot be made small enough",
-        .offset = offsetof(struct ctxp_bash_options, fallback_bytes)},
-    {.name = "errors",
-        .type = CTXP_OPTION_ENUM,
-        .initial = "digest",
-        .unit = "",
-        .help = "what is done with the output of a failed command",
-        .choices = errors_choices,
-        .offset = offsetof(struct ctxp_bash_options, errors)},
+static const struct ctxp_option options[] = {
+    CTXP_NUMBER_OPTION(struct ctxp_bash_options, min_tokens, "2000", 1, 1u << 30, "tokens", "smaller outputs are left alone"),
+    CTXP_NUMBER_OPTION(struct ctxp_bash_options, max_summary_tokens, "1024", 16, 1u << 20, "tokens", "what a digest may have at most"),
+    CTXP_NUMBER_OPTION(struct ctxp_bash_options, fallback_bytes, "3000", 0, 1u << 24, "bytes", "of the tail that is shown where a digest cannot be made small enough"),
+    CTXP_CHOICE_OPTION(struct ctxp_bash_options, errors, "digest", errors_choices, "what is done with the output of a failed command"),
     CTXP_ENGINE_OPTIONS(struct ctxp_bash_options),
-    {.name = "max_output_chars",
-        .type = CTXP_OPTION_U64,
-        .initial = "400000",
-        .min = 1,
-        .max = 1u << 26,
-        .unit = "UTF-16 units",
-        .help = "of engine aux: longer outputs are no question for a model; the rules digest them",
-        .offset = offsetof(struct ctxp_bash_options, max_output_chars)},
+    CTXP_NUMBER_OPTION(struct ctxp_bash_options, max_output_chars, "400000", 1, 1u << 26, "UTF-16 units", "of engine aux: longer outputs are no question for a model; the rules digest them"),
     {0}};
 
 const struct ctxp_stage_ops ctxp_stage_bash_digest = {.api = CTXP_STAGE_API,
@@ -226,5 +191,5 @@ const struct ctxp_stage_ops ctxp_stage_bash_digest = {.api = CTXP_STAGE_API,
     .open = open_stage,
     .prepare = prepare,
     .event = event,
-    .save = save,
-    .close = close_stage};
+    .save = ctxp_windows_save_all,
+    .close = ctxp_windows_close};

@@ -284,45 +284,18 @@ static int open_stage(struct ctxp_stage *stage, struct ctxp_error *err) {
   ((struct state *)ctxp_stage_state(stage))->windows.ops = &ctxp_writes_ops;
   return 0;
 }
-static int save(struct ctxp_stage *stage) { return ctxp_windows_save(&((struct state *)ctxp_stage_state(stage))->windows, stage); }
-static void close_stage(struct ctxp_stage *stage) { ctxp_windows_deinit(&((struct state *)ctxp_stage_state(stage))->windows); }
 
 static const struct ctxp_consume consumes[] = {{CTXP_KIND_tool_result, 1u << CTXP_TOOL_WRITE}, {CTXP_KIND_write_injected, 0},
     {CTXP_KIND_context, 0}, {CTXP_KIND_answer_missed, 0}, {CTXP_KIND_session_end, 0}, {CTXP_KIND_NONE, 0}};
 static const enum ctxp_kind emits[] = {CTXP_KIND_write, CTXP_KIND_write_inject_failed, CTXP_KIND_aux, CTXP_KIND_regret, CTXP_KIND_NONE};
 static int check(const void *whole, struct ctxp_error *err) { return ctxp_engine_check(&((const struct options *)whole)->engine, err); }
 
-static const struct ctxp_option options[] = {{.name = "min_bytes",
-                                                 .type = CTXP_OPTION_U64,
-                                                 .initial = "400",
-                                                 .min = 0,
-                                                 .max = 1u << 30,
-                                                 .unit = "UTF-16 units",
-                                                 .help = "shorter contents are left alone",
-                                                 .offset = offsetof(struct options, min_bytes)},
-    {.name = "sticky",
-        .type = CTXP_OPTION_BOOL,
-        .initial = "true",
-        .unit = "",
-        .help = "what was stripped stays stripped in every later request of the session, so that the prompt cache holds",
-        .offset = offsetof(struct options, sticky)},
+static const struct ctxp_option options[] = {
+    CTXP_NUMBER_OPTION(struct options, min_bytes, "400", 0, 1u << 30, "UTF-16 units", "shorter contents are left alone"),
+    CTXP_BOOL_OPTION(struct options, sticky, "true", "what was stripped stays stripped in every later request of the session, so that the prompt cache holds"),
     CTXP_ENGINE_OPTIONS(struct options),
-    {.name = "max_content_chars",
-        .type = CTXP_OPTION_U64,
-        .initial = "4000",
-        .min = 1,
-        .max = 1u << 24,
-        .unit = "UTF-16 units",
-        .help = "of engine aux: what the model sees of a content",
-        .offset = offsetof(struct options, max_content_chars)},
-    {.name = "fact_max_tokens",
-        .type = CTXP_OPTION_U64,
-        .initial = "32",
-        .min = 1,
-        .max = 65536,
-        .unit = "tokens",
-        .help = "of engine aux: what the model's fact may have",
-        .offset = offsetof(struct options, fact_max_tokens)},
+    CTXP_NUMBER_OPTION(struct options, max_content_chars, "4000", 1, 1u << 24, "UTF-16 units", "of engine aux: what the model sees of a content"),
+    CTXP_NUMBER_OPTION(struct options, fact_max_tokens, "32", 1, 65536, "tokens", "of engine aux: what the model's fact may have"),
     {0}};
 
 const struct ctxp_stage_ops ctxp_stage_write_compressor = {.api = CTXP_STAGE_API,
@@ -339,6 +312,6 @@ const struct ctxp_stage_ops ctxp_stage_write_compressor = {.api = CTXP_STAGE_API
     .open = open_stage,
     .prepare = prepare,
     .event = event,
-    .save = save,
+    .save = ctxp_windows_save_all,
     .query = query,
-    .close = close_stage};
+    .close = ctxp_windows_close};

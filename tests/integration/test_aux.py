@@ -16,7 +16,7 @@ NODES = {'bash': 'bash-digest', 'amnesia': 'amnesia-tagger', 'write': 'write-com
 def topology(place, model, **options):
     place.nodes = {node: {'engine': 'aux', 'url': model.url(node), 'model': 'scripted', 'timeout_ms': 20000, **options.get(node, {})} for node in NODES}
     place.nodes['bash'].setdefault('errors', 'keep')
-    lines = ['version: 1', f'run_dir: {place.root}/r', f'state_dir: {place.state}', 'nodes:', '  collector: {daemon: collector, ingest: [ipc://ingest.sock]}']
+    lines = ['version: 1', f'run_dir: {place.root}/r', f'state_dir: {place.state}', 'answer_grace_ms: 20000', 'nodes:', '  collector: {daemon: collector, ingest: [ipc://ingest.sock]}']
     lines += [f'  {node}: {{daemon: {NODES[node]}, subscribe: [collector], options: {json.dumps(place.nodes[node])}}}' for node in NODES]
     lines += ['  fold: {daemon: fold, subscribe: [collector, bash, amnesia, write]}', '  log: {daemon: sink-log, subscribe: [fold], options: {path: events.jsonl}}',
               '  snapshot: {daemon: sink-snapshot, subscribe: [fold], options: {dir: snapshots}}']

@@ -253,8 +253,117 @@ def a_message_has_its_tool_and_its_path(place):
     check(reads, 'the samples show no file')
     for row in reads:
         check(row['tool'] and row['path'] in views, f'a message of a file without tool or path: {row}')
+    place.env['COLUMNS'] = '300'
     text = place.ctxpipe('report', '--by', 'message', '--top', '100', SOURCE / 'samples').out
     check(f'{reads[0]["tool"]} {reads[0]["path"]}' in text, f'tool and path are not in the table:\n{text}')
+
+
+def narrowed(place, *flags):
+    return report(place, *flags, SOURCE / 'samples')
+
+
+@test
+def bills_that_share_the_requests_add_up_to_the_whole(place):
+    whole = narrowed(place)
+    models = [row['model'] for row in narrowed(place, '--by', 'model')['models']]
+    agents = [row['agent'] for row in narrowed(place, '--by', 'agent')['agents']]
+    check(len(models) > 1 and len(agents) > 1, f'the samples have one model or agent: {models} {agents}')
+    for flag, names in (('--model', models), ('--agent', agents)):
+        parts = [narrowed(place, flag, name, '--by', 'message') for name in names]
+        for part in parts:
+            closes(part, f'{flag}')
+            check(part['filter'][flag[2:]] in names, f'the filter is not told: {part["filter"]}')
+        for key in ('requests', 'input', 'cacheRead', 'cacheWrite5m', 'output', 'billed', 'cost', 'costInput'):
+            same(sum(money(part['totals'][key]) for part in parts), money(whole['totals'][key]), f'{key} over {flag}')
+    for by, rows in (('day', 'days'), ('project', 'projects'), ('model', 'models'), ('agent', 'agents'), ('session', 'sessions')):
+        out = narrowed(place, '--by', by)
+        for key in ('requests', 'billed', 'output', 'cost', 'costInput'):
+            same(sum(money(row[key]) for row in out[rows]), money(out['totals'][key]), f'{key} by {by}')
+        lines = list(csv.DictReader(io.StringIO(place.ctxpipe('report', '--csv', '--by', by, SOURCE / 'samples').out, newline='')))
+        same(sum(int(line['billed']) for line in lines), out['totals']['billed'], f'billed by {by} as CSV')
+
+
+@test
+def since_takes_a_time_a_day_and_how_long_ago(place):
+    place.env['TZ'] = 'America/New_York'
+    whole = narrowed(place)
+    moments = sorted(session['first'] for session in whole['sessions'])
+    same(narrowed(place, '--since', moments[0])['totals'], whole['totals'], 'since the first request')
+    later = narrowed(place, '--since', moments[-1])
+    check(0 < later['totals']['requests'] < whole['totals']['requests'], f'since the last session: {later["totals"]}')
+    same(later['filter']['since'], moments[-1], 'the time that was asked for')
+    day = moments[-1][:10]
+    same(narrowed(place, '--since', day)['filter']['since'][:13], f'{day}T05' if day >= '2026-11' else f'{day}T04', 'midnight in New York')
+    check(narrowed(place, '--since', '900w')['totals'] == whole['totals'], 'how long ago')
+    for text in ('5x', '2026-02-30', 'yesterday', ''):
+        done = place.ctxpipe('report', '--since', text, SOURCE / 'samples', code=2)
+        check(f"'--since {text}' is no time" in done.err, f'{done}')
+    done = place.ctxpipe('report', '--since', '2038-01-01', SOURCE / 'samples', code=1)
+    check('the last of all was at' in done.err and not done.out, f'{done}')
+    done = place.ctxpipe('report', '--model', 'nobody', SOURCE / 'samples', code=1)
+    check("no request of model 'nobody' is known; there is" in done.err, f'{done}')
+    days = place.ctxpipe('report', '--by', 'day', SOURCE / 'samples').out
+    check('local time: E' in days.splitlines()[0], f'the zone is not said: {days}')
+
+
+@test
+def a_row_is_the_sum_of_the_requests_that_explain_it(place):
+    whole = narrowed(place, '--by', 'message')
+    rows = [('view', row['label'], row) for row in whole['views'] if row['kind'] != 'unattributed'][:3]
+    rows += [('tool', row['tool'], row) for row in whole['tools']][:2] + [('message', row['label'], row) for row in whole['messages'] if row['session']][:2]
+    for kind, name, row in rows:
+        told = narrowed(place, '--explain', f'{kind}:{name}')
+        requests = [request for window in told['windows'] for request in window['requests']]
+        check(requests, f'{kind} {name} has no request')
+        for key in ('billed', 'cost', 'costTiered'):
+            same(sum(money(request[key]) for request in requests), money(row[key]), f'{key} of {kind} {name}')
+            same(money(told['row'][key]), money(row[key]), f'{key} of the row of {kind} {name}')
+        for q in requests:
+            exact = (q['input'] + q['cacheRead'] + q['cacheWrite5m'] + q['cacheWrite1h']) * q['size'] / q['window']
+            check(abs(q['billed'] - exact) <= 1, f'{kind} {name}: {q}')
+    text = place.ctxpipe('report', '--explain', rows[0][1], SOURCE / 'samples').out
+    check(f'billed {rows[0][2]["billed"]:,} tokens' in text and f'{rows[0][2]["billed"]:,}' in text.splitlines()[-1], text)
+
+
+@test
+def flags_that_say_nothing_together_are_refused(place):
+    for flags, sentence in ((('--by', 'day', '--sort', 'own'), "'--sort own' does not go with '--by day'"), (('--by', 'day', '--json', '--top', '3'), "'--top' does not go with '--by' and '--json'"),
+                            (('--explain', 'x', '--by', 'view'), "'--by' does not go with '--explain'"), (('--explain', 'x', '--balance'), "'--balance' does not go with '--explain'"),
+                            (('--balance', '--top', '3'), "'--top' does not go with '--balance'"), (('--balance', '--csv'), "'--csv' does not go with '--balance'")):
+        done = place.ctxpipe('report', *flags, SOURCE / 'samples', code=2)
+        check(sentence in done.err and not done.out, f'{flags}: {done}')
+
+
+@test
+def what_people_read_is_at_most_80_columns_wide(place):
+    for flags in ((), ('--by', 'message'), ('--by', 'session'), ('--by', 'model'), ('--by', 'day'), ('--balance',), ('--explain', 'Read'), ('--by', 'tool', '--sort', 'own')):
+        out = place.ctxpipe('report', *flags, SOURCE / 'samples').out
+        check(out.strip(), f'{flags} print nothing')
+        wide = [line for line in out.splitlines() if len(line) > 80]
+        check(not wide, f'{flags}: {wide}')
+
+
+@test
+def bars_follow_the_order(place):
+    lines = place.ctxpipe('report', '--by', 'tool', '--sort', 'own', SOURCE / 'samples').out.splitlines()[2:]
+    bars = [line.count('█') for line in lines]
+    check(bars[0] > 0 and bars == sorted(bars, reverse=True), f'bars by own size: {lines}')
+
+
+@test
+def a_sub_agent_stands_below_its_session_and_names_the_call_that_spawned_it(place):
+    out = narrowed(place, '--by', 'session')
+    threads = [row for row in out['sessions'] if row['thread']]
+    check(threads, 'the samples have no sub-agent')
+    calls = {json.loads(line).get('message', {}).get('content', [{}])[-1].get('id') for path in (SOURCE / 'samples').rglob('*.jsonl')
+             for line in path.read_text().splitlines() if '"tool_use"' in line}
+    for row in threads:
+        check(row['spawnedBy'] in calls, f'{row["thread"]} was spawned by {row["spawnedBy"]}, which is no call of a sample')
+    text = place.ctxpipe('report', '--by', 'session', SOURCE / 'samples').out.splitlines()
+    at = next(n for n, line in enumerate(text) if line.startswith(f'  {threads[0]["thread"]}'))
+    check(text[at - 1].startswith('  (itself)') and not text[at - 2].startswith(' '), f'the tree: {text}')
+    by_agent = {row['agent']: row for row in narrowed(place, '--by', 'agent')['agents']}
+    same(by_agent[threads[0]['agent']]['ofSubagents']['billed'], sum(row['billed'] for row in threads if row['agent'] == threads[0]['agent']), 'part of sub-agents')
 
 
 @test

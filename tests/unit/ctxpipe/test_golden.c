@@ -13,6 +13,7 @@
 #include "codec/json.h"
 #include "codec/msgpack.h"
 #include "ctxpipe/bill.h"
+#include "ctxpipe/explain.h"
 #include "ctxpipe/progress.h"
 #include "ctxpipe/savings.h"
 #include "ctxpipe/status.h"
@@ -92,6 +93,45 @@ static void the_bill_by_view_on_a_narrow_terminal(void **state) {
   bill("spend-70.txt", &(struct ctxp_bill_options){.grain = CTXP_GRAIN_VIEW, .top = 20}, &(struct ctxp_style){.utf8 = true, .columns = 70});
 }
 
+static void answer(const char *from, const char *name, const struct ctxp_bill_options *options) {
+  ctxp_auto_buf raw = {0}, out = {0};
+  read_answer(from, &raw);
+  assert_int_equal(
+      ctxp_bill_print(ctxp_buf_raw(&raw), (struct ctxp_raw){0}, options, &(struct ctxp_style){.utf8 = true, .columns = 80}, &out), 0);
+  compare(name, &out);
+}
+
+static void groups_of_requests_say_what_sub_agents_had_and_what_has_no_price(void **state) {
+  (void)state;
+  answer("groups.json", "groups-model.txt", &(struct ctxp_bill_options){.grain = CTXP_GRAIN_MODEL, .top = 2});
+}
+
+static void days_stand_in_their_order_and_name_the_zone(void **state) {
+  (void)state;
+  setenv("TZ", "Europe/Berlin", 1);
+  answer("groups.json", "groups-day.txt", &(struct ctxp_bill_options){.grain = CTXP_GRAIN_DAY, .top = 20, .now_ms = 1793016000000});
+  setenv("TZ", "UTC", 1);
+}
+
+static void sub_agents_stand_below_what_spawned_them(void **state) {
+  (void)state;
+  answer("groups.json", "groups-session.txt", &(struct ctxp_bill_options){.grain = CTXP_GRAIN_SESSION, .top = 1});
+}
+
+static void the_balance_of_views_and_tools(void **state) {
+  (void)state;
+  answer("groups.json", "balance.txt", &(struct ctxp_bill_options){.grain = -1, .top = 20, .balance = true});
+}
+
+static void a_row_explained(void **state) {
+  ctxp_auto_buf raw = {0}, out = {0};
+  (void)state;
+  setenv("TZ", "UTC", 1);
+  read_answer("explain.json", &raw);
+  assert_int_equal(ctxp_explain_print(ctxp_buf_raw(&raw), 2, &(struct ctxp_style){.columns = 80}, &out), 0);
+  compare("explain.txt", &out);
+}
+
 static void the_state_of_a_pipeline(void **state) {
   ctxp_auto_buf raw = {0}, out = {0};
   (void)state;
@@ -169,6 +209,11 @@ int main(int argc, char **argv) {
       cmocka_unit_test(the_bill_on_a_terminal),
       cmocka_unit_test(the_bill_by_message_names_tool_and_path),
       cmocka_unit_test(the_bill_by_view_on_a_narrow_terminal),
+      cmocka_unit_test(groups_of_requests_say_what_sub_agents_had_and_what_has_no_price),
+      cmocka_unit_test(days_stand_in_their_order_and_name_the_zone),
+      cmocka_unit_test(sub_agents_stand_below_what_spawned_them),
+      cmocka_unit_test(the_balance_of_views_and_tools),
+      cmocka_unit_test(a_row_explained),
       cmocka_unit_test(the_state_of_a_pipeline),
       cmocka_unit_test(the_savings_of_all_sessions),
       cmocka_unit_test(what_no_message_shows_is_told_where_it_is_much),

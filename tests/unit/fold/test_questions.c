@@ -1,5 +1,5 @@
-/* Questions to the bill: narrowed to some requests, put in groups, and one row explained. Random streams; what a narrowed bill says must add
- * up to the whole. */
+/* Questions to the bill: narrowed to some requests, put in groups, and one row explained. Random streams; what a narrowed bill says must
+ * add up to the whole. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -56,7 +56,8 @@ static void draw(uint64_t number, const char *options) {
     unsigned read = pick(3) ? input[w] / 2 : 0, written = pick(3) ? input[w] / 3 : 0;
     if (pick(10) == 0) fold_push(&t, "{\"kind\":\"compaction\",%s}", wheres[w]);
     fold_push(&t,
-        "{\"ts\":\"2026-11-%02uT%02u:30:00.000Z\",\"kind\":\"prompt\",%s,\"callId\":\"c%u\",\"model\":\"%s\",\"keep\":%u,\"append\":[{\"id\":"
+        "{\"ts\":\"2026-11-%02uT%02u:30:00.000Z\",\"kind\":\"prompt\",%s,\"callId\":\"c%u\",\"model\":\"%s\",\"keep\":%u,\"append\":[{"
+        "\"id\":"
         "\"a%u\"},{\"id\":\"r%u\"}],\"usage\":{\"input\":%u,\"cacheRead\":%u,\"cacheWrite5m\":%u,\"output\":%u}}",
         1 + i / 6, (i * 7) % 24, wheres[w], i, models[pick(3)], keep, n, n, input[w] - read - written, read, written, pick(300));
     counts[w] = keep + 2;
@@ -117,7 +118,8 @@ static void shares_of_the_requests_add_up_to_the_whole_bill(void **state) {
   for (uint64_t n = 1; n <= 12; n++) {
     unsigned windows = 0;
     draw(n, n % 2 ? NULL : FOLD_ESTIMATE);
-    for (struct ctxp_fold_window *w = ((struct ctxp_fold *)ctxp_stage_state(t.stage))->windows; w; w = w->hh.next, windows++) check_shares(w);
+    for (struct ctxp_fold_window *w = ((struct ctxp_fold *)ctxp_stage_state(t.stage))->windows; w; w = w->hh.next, windows++)
+      check_shares(w);
     assert_int_equal(windows, 3);
     ctxp_test_close(&t);
   }
@@ -166,8 +168,8 @@ static void a_day_begins_where_the_zone_says(void **state) {
   fold_open(&t, NULL);
   for (unsigned h = 0; h < 24; h += 8)
     fold_push(&t,
-        "{\"ts\":\"2026-10-25T%02u:59:59.999Z\",\"kind\":\"prompt\",\"callId\":\"c%u\",\"keep\":0,\"usage\":{\"input\":%u,\"output\":0}}", h, h,
-        h + 1);
+        "{\"ts\":\"2026-10-25T%02u:59:59.999Z\",\"kind\":\"prompt\",\"callId\":\"c%u\",\"keep\":0,\"usage\":{\"input\":%u,\"output\":0}}",
+        h, h, h + 1);
   /* two hours east until the change at 01:00 UTC, then one */
   struct ctxp_raw report = fold_ask(&t, "{\"what\":\"spend\",\"by\":\"day\",\"offsets\":[[0,7200],[1792890000000,3600]]}", &reply);
   assert_int_equal(ctxp_map_u64(fold_row(report, "days", "day", "2026-10-25"), "billed", 0), 1 + 9 + 17);
@@ -184,8 +186,9 @@ static void since_counts_requests_at_or_after_it(void **state) {
   (void)state;
   fold_open(&t, NULL);
   for (unsigned s = 0; s < 3; s++)
-    fold_push(&t, "{\"ts\":\"2026-10-25T00:00:0%u.000Z\",\"kind\":\"prompt\",\"callId\":\"c%u\",\"keep\":0,\"usage\":{\"input\":%u,\"output\":0}}",
-        s, s, 1u << s);
+    fold_push(&t,
+        "{\"ts\":\"2026-10-25T00:00:0%u.000Z\",\"kind\":\"prompt\",\"callId\":\"c%u\",\"keep\":0,\"usage\":{\"input\":%u,\"output\":0}}", s,
+        s, 1u << s);
   struct ctxp_raw report = fold_ask(&t, "{\"what\":\"spend\",\"since\":1792886401000}", &reply);
   assert_int_equal(ctxp_map_u64(ctxp_map_get(report, "totals"), "billed", 0), 2 + 4);
   assert_int_equal(ctxp_raw_type(ctxp_map_get(report, "potential")), CTXP_PACK_NIL);
@@ -204,7 +207,8 @@ static void a_narrowed_row_says_when_it_was_there(void **state) {
   for (unsigned i = 0; i < 5; i++)
     fold_push(&t, "{\"kind\":\"prompt\",\"callId\":\"c%u\",\"model\":\"%s\",\"keep\":%u%s,\"usage\":{\"input\":100,\"output\":0}}", i,
         i % 2 ? "x/odd" : "x/even", i ? 1 : 0, i ? "" : ",\"append\":[{\"id\":\"m\"}]");
-  struct ctxp_raw row = fold_row(fold_ask(&t, "{\"what\":\"spend\",\"by\":\"message\",\"model\":\"x/odd\"}", &reply), "messages", "label", "m");
+  struct ctxp_raw row =
+      fold_row(fold_ask(&t, "{\"what\":\"spend\",\"by\":\"message\",\"model\":\"x/odd\"}", &reply), "messages", "label", "m");
   assert_int_equal(ctxp_map_u64(row, "turns", 0), 2);
   assert_int_equal(ctxp_map_u64(row, "first", 0), 2);
   assert_int_equal(ctxp_map_u64(row, "last", 0), 4);
@@ -218,7 +222,9 @@ static void a_row_with_and_without_a_price_says_so(void **state) {
   fold_open(&t, FOLD_ESTIMATE);
   for (unsigned i = 0; i < 3; i++) {
     fold_push(&t, "{\"kind\":\"context_message\",\"id\":\"m%u\",\"role\":\"user\",\"band\":\"user_prompt\",\"tokens\":10}", i);
-    fold_push(&t, "{\"kind\":\"prompt\",\"callId\":\"c%u\",\"model\":\"%s\",\"keep\":%u,\"append\":[{\"id\":\"m%u\"}],\"usage\":{\"input\":100,\"output\":0}}",
+    fold_push(&t,
+        "{\"kind\":\"prompt\",\"callId\":\"c%u\",\"model\":\"%s\",\"keep\":%u,\"append\":[{\"id\":\"m%u\"}],\"usage\":{\"input\":100,"
+        "\"output\":0}}",
         i, i == 1 ? "nobody" : models[0], i == 2 ? 0 : i, i);
   }
   struct ctxp_raw report = fold_ask(&t, "{\"what\":\"spend\",\"by\":\"message\"}", &reply);
@@ -306,6 +312,117 @@ static void what_nobody_is_called_is_not_explained(void **state) {
   fold_ask_in_vain(&t, "{\"what\":\"explain\",\"name\":\"Read\",\"kind\":\"view\"}");
 }
 
+/* ---- the balance ---- */
+static void result(unsigned n, const char *tool, const char *band, unsigned tokens) {
+  fold_push(&t,
+      "{\"kind\":\"context_message\",\"id\":\"a%u\",\"role\":\"assistant\",\"band\":\"assistant\",\"tokens\":10,\"calls\":[{\"id\":\"k%u\","
+      "\"name\":\"%s\",\"path\":\"f%u\"}]}",
+      n, n, tool, n);
+  fold_push(&t, "{\"kind\":\"context_message\",\"id\":\"r%u\",\"role\":\"tool\",\"band\":\"%s\",\"toolCallId\":\"k%u\",\"tokens\":%u}", n,
+      band, n, tokens);
+}
+
+static void request(unsigned n, const char *model, unsigned keep, const char *append, unsigned input, unsigned read) {
+  fold_push(&t,
+      "{\"kind\":\"prompt\",\"callId\":\"q%u\",\"model\":\"%s\",\"keep\":%u,\"append\":[%s],\"usage\":{\"input\":%u,\"cacheRead\":%u,"
+      "\"output\":0}}",
+      n, model, keep, append, input - read, read);
+}
+
+static int64_t figure(struct ctxp_raw report, const char *list, const char *name_key, const char *name, const char *key) {
+  struct ctxp_raw row = fold_row(ctxp_map_get(report, "balance"), list, name_key, name);
+  assert_true(row.len);
+  return ctxp_map_i64(row, key, INT64_MIN);
+}
+
+static int64_t sum_of(struct ctxp_raw report, const char *list, const char *key) {
+  struct ctxp_raw items = ctxp_map_get(ctxp_map_get(report, "balance"), list), row;
+  struct ctxp_cursor it = ctxp_cursor(items);
+  uint32_t left;
+  int64_t sum = 0;
+  assert_int_equal(ctxp_array_open(&it, &left), 0);
+  while (ctxp_array_next(&it, &left, &row) > 0) sum += ctxp_map_i64(row, key, 0);
+  return sum;
+}
+
+static void digest_and_remove(void) {
+  fold_open(&t, NULL);
+  result(1, "Bash", "tool_output", 300);
+  fold_push(&t,
+      "{\"ts\":\"2026-11-01T00:00:01.000Z\",\"kind\":\"aux\",\"mechanism\":\"bash\",\"model\":\"claude-haiku-4-5-20251001\","
+      "\"inputTokens\":50,"
+      "\"outputTokens\":7,\"durationMs\":1,\"outcome\":\"ok\"}");
+  fold_push(&t,
+      "{\"ts\":\"2026-11-01T00:00:01.000Z\",\"kind\":\"bash\",\"toolCallId\":\"k1\",\"command\":\"x\",\"originalTokens\":1300,"
+      "\"summaryTokens\":300,"
+      "\"saved\":1000}");
+  request(1, models[0], 0, "{\"id\":\"a1\"},{\"id\":\"r1\"}", 20000, 0);
+  result(2, "Read", "file_view", 400);
+  result(3, "Read", "file_view", 1200);
+  request(2, models[0], 2, "{\"id\":\"a2\"},{\"id\":\"r2\"},{\"id\":\"a3\"},{\"id\":\"r3\"}", 22000, 20000);
+  fold_push(&t, "{\"kind\":\"amnesia-remove\",\"saved\":1600,\"messageCount\":2,\"droppedResultIds\":[\"k2\",\"k3\"]}");
+  request(3, models[0], 2, "", 20400, 1000);
+  request(4, models[0], 2, "", 20500, 20000);
+}
+
+static void what_was_kept_out_stands_with_its_view_and_tool(void **state) {
+  ctxp_auto_buf reply = {0};
+  (void)state;
+  digest_and_remove();
+  struct ctxp_raw report = fold_ask(&t, "{\"what\":\"spend\"}", &reply);
+  assert_int_equal(figure(report, "tools", "tool", "Bash", "carried"), 4 * 1000);
+  assert_int_equal(figure(report, "tools", "tool", "Bash", "aux"), 57);
+  assert_int_equal(figure(report, "tools", "tool", "Bash", "auxCostNano"), 50 * 1000 + 7 * 5000); /* $1 and $5 a million */
+  assert_int_equal(figure(report, "tools", "tool", "Read", "carried"), 2 * 1600);
+  assert_int_equal(figure(report, "views", "label", "f2", "carried"), 2 * 400);
+  assert_int_equal(figure(report, "views", "label", "f3", "carried"), 2 * 1200);
+  assert_int_equal(figure(report, "views", "label", "none", "carried"), 4 * 1000); /* the shell's result is no view */
+  /* the removal lost 20000 - 1000 tokens of the cache, shared 1 to 3 */
+  assert_int_equal(figure(report, "tools", "tool", "Read", "rewritten"), 19000);
+  assert_int_equal(figure(report, "views", "label", "f2", "rewritten"), 4750);
+  assert_int_equal(figure(report, "views", "label", "f3", "rewritten"), 14250);
+  assert_int_equal(figure(report, "tools", "tool", "Read", "gain"), 3200 - 19000);
+  uint64_t billed = ctxp_map_u64(fold_row(report, "tools", "tool", "Read"), "billed", 0);
+  assert_true(billed > 0);
+  assert_int_equal(figure(report, "tools", "tool", "Read", "net"), (int64_t)billed + 3200 - 19000);
+}
+
+static void the_balance_adds_up_to_the_ledger(void **state) {
+  ctxp_auto_buf reply = {0}, stats = {0};
+  (void)state;
+  digest_and_remove();
+  fold_push(&t, "{\"kind\":\"regret\",\"mechanism\":\"amnesia\",\"toolCallId\":\"k3\",\"tokens\":1200,\"reason\":\"read again\"}");
+  request(5, models[0], 2, "{\"id\":\"r3\"}", 21700, 20500);
+  fold_push(&t, "{\"kind\":\"compaction\"}");
+  request(6, models[0], 0, "{\"id\":\"a1\"}", 18000, 0);
+  fold_push(&t, "{\"kind\":\"turn_end\",\"turn\":0}");
+  struct ctxp_raw report = fold_ask(&t, "{\"what\":\"spend\"}", &reply);
+  struct ctxp_raw all = ctxp_map_get(fold_ask(&t, "{\"what\":\"stats\"}", &stats), "all");
+  static const char *const lists[] = {"views", "tools"};
+  for (unsigned l = 0; l < 2; l++) {
+    assert_int_equal(sum_of(report, lists[l], "carried"), ctxp_map_i64(all, "carried", 0));
+    assert_int_equal(sum_of(report, lists[l], "carriedCostNano"), ctxp_map_i64(all, "carriedCostNano", 0));
+    assert_int_equal(sum_of(report, lists[l], "aux"), ctxp_map_i64(all, "aux", 0));
+    assert_int_equal(sum_of(report, lists[l], "regret"), ctxp_map_i64(all, "regret", 0));
+    assert_int_equal(
+        sum_of(report, lists[l], "rewritten"), fold_sum(report, "cacheBusts", "tokens") - 18000); /* but for the compaction's */
+  }
+  assert_int_equal(figure(report, "views", "label", "f3", "regret"), 1200);
+  assert_int_equal(ctxp_map_i64(all, "carried", 0), 5 * 1000 + 2 * 1600 + 400);
+}
+
+static void the_balance_is_the_same_after_a_restart(void **state) {
+  ctxp_auto_buf before = {0}, after = {0};
+  (void)state;
+  digest_and_remove();
+  fold_ask(&t, "{\"what\":\"spend\"}", &before);
+  ctxp_test_restart(&t);
+  fold_prices(&t, NULL);
+  fold_ask(&t, "{\"what\":\"spend\"}", &after);
+  assert_int_equal(before.len, after.len);
+  assert_memory_equal(before.ptr, after.ptr, before.len);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_teardown(shares_of_the_requests_add_up_to_the_whole_bill, close_fold),
@@ -317,6 +434,9 @@ int main(void) {
       cmocka_unit_test_teardown(a_row_with_and_without_a_price_says_so, close_fold),
       cmocka_unit_test_teardown(every_row_is_the_sum_of_the_requests_that_explain_it, close_fold),
       cmocka_unit_test_teardown(what_nobody_is_called_is_not_explained, close_fold),
+      cmocka_unit_test_teardown(what_was_kept_out_stands_with_its_view_and_tool, close_fold),
+      cmocka_unit_test_teardown(the_balance_adds_up_to_the_ledger, close_fold),
+      cmocka_unit_test_teardown(the_balance_is_the_same_after_a_restart, close_fold),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
