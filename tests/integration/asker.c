@@ -1,6 +1,7 @@
 /* An agent for tests, from standard input: asker ENDPOINT KEY TIMEOUT_MS. A line is an event as JSON; one with `ask` is sent and its
  * answer printed as {"line","answer"} (null: none in time). Lines that begin with + are sent without waiting in between, as
- * the results of one round; their answers are printed when a line without it comes, or at the end. Ends when all is acknowledged. */
+ * the results of one round; their answers are printed when a line without it comes, or at the end. The answer to a line that begins
+ * with - is refused. Ends when all is acknowledged. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,9 +51,9 @@ static int send_line(struct asker *a, const char *text, size_t len) {
   ctxp_auto_buf body = {0};
   struct ctxp_event event;
   struct ctxp_fault fault;
-  bool together = text[0] == '+';
+  bool together = text[0] == '+', refuses = text[0] == '-';
   a->line++;
-  if (ctxp_json_to_event((struct ctxp_str){text + together, len - together}, &body, &a->err) < 0) return -1;
+  if (ctxp_json_to_event((struct ctxp_str){text + (together || refuses), len - (together || refuses)}, &body, &a->err) < 0) return -1;
   if (ctxp_event_decode(body.ptr, body.len, &event, NULL, &fault) < 0)
     return ctxp_error_set(&a->err, -1, "line %lu: %s %s", a->line, fault.field, fault.reason);
   if (!together || a->open_count == CTXP_CLIENT_ASKS) {
@@ -66,7 +67,8 @@ static int send_line(struct asker *a, const char *text, size_t len) {
   int r = ctxp_client_post(a->client, &event, PATIENCE_MS, &a->open[a->open_count].ask, &a->err);
   if (r != 0) return r;
   a->open[a->open_count++].line = a->line;
-  return together ? ctxp_client_flush(a->client, PATIENCE_MS, &a->err) : await_open(a);
+  r = together ? ctxp_client_flush(a->client, PATIENCE_MS, &a->err) : await_open(a);
+  return r == 0 && refuses ? ctxp_client_missed(a->client, "refused", &a->err) : r;
 }
 
 static int run(struct asker *a) {

@@ -242,6 +242,30 @@ class Watch:
         return self.output.finish()
 
 
+class Asker:
+    """An agent that is talked to line by line."""
+
+    def __init__(self, place, key, timeout_ms=60000):
+        self.child = place.start(str(pathlib.Path(AGENT).parent / 'asker'), f'ipc://{place.root}/r/ingest.sock', key, timeout_ms, stdin=subprocess.PIPE)
+        self.lines = 0
+
+    def say(self, event, mark=''):
+        self.child.process.stdin.write((mark + json.dumps(event) + '\n').encode())
+        self.child.process.stdin.flush()
+        self.lines += 1
+        return self.lines
+
+    def answer(self, line):
+        return json.loads(self.child.wait_for(f'{{"line":{line},'))['answer']
+
+    def ask(self, event, mark=''):
+        return self.answer(self.say(event, mark))
+
+    def end(self):
+        self.child.process.stdin.close()
+        same(self.child.finish(PATIENCE), 0, f'exit code of the agent: {self.child.text}')
+
+
 def gone(pid, seconds=PATIENCE):
     """Waits until a process that is no child of ours has ended."""
     try:

@@ -1,18 +1,15 @@
 """Engine aux against a scripted model: hostile replies, the key, deaths in the middle of a call, and a replay that asks nobody."""
 import json
 import os
-import pathlib
 import signal
-import subprocess
 import sys
 import threading
 
-from harness import AGENT, PATIENCE, SOURCE, check, gone, lines_of, main, same, test
+from harness import PATIENCE, SOURCE, Asker, check, gone, lines_of, main, same, test
 
 sys.path.insert(0, str(SOURCE / 'tests' / 'support'))
 from model_server import Call, Model  # noqa: E402
 
-ASKER = str(pathlib.Path(AGENT).parent / 'asker')
 NODES = {'bash': 'bash-digest', 'amnesia': 'amnesia-tagger', 'write': 'write-compressor'}
 
 
@@ -33,30 +30,6 @@ def result(call, text, session='s1', **more):
 
 def output(name):
     return '\n'.join(f'{name} compiling part {number} of the whole thing' for number in range(400))
-
-
-class Asker:
-    """An agent that is talked to line by line."""
-
-    def __init__(self, place, key, timeout_ms=60000):
-        self.child = place.start(ASKER, f'ipc://{place.root}/r/ingest.sock', key, timeout_ms, stdin=subprocess.PIPE)
-        self.lines = 0
-
-    def say(self, event):
-        self.child.process.stdin.write((json.dumps(event) + '\n').encode())
-        self.child.process.stdin.flush()
-        self.lines += 1
-        return self.lines
-
-    def answer(self, line):
-        return json.loads(self.child.wait_for(f'{{"line":{line},'))['answer']
-
-    def ask(self, event):
-        return self.answer(self.say(event))
-
-    def end(self):
-        self.child.process.stdin.close()
-        same(self.child.finish(PATIENCE), 0, f'exit code of the agent: {self.child.text}')
 
 
 def log(place):
@@ -166,21 +139,24 @@ def no_more_calls_are_under_way_than_the_option_says(place):
         calls = [Call('bash', output(name), {'text': f'- {name}', 'gate': gate, 'usage': None, 'finish': 'length' if name == names[4] else 'stop'})
                  for name, gate in zip(names, gates)]
         model.play(calls)
-        agents = [Asker(place, name) for name in names]
-        waiting = [agent.say(result('a', output(name), name)) for agent, name in zip(agents, names) if name != names[4]]
-        model.wait_for(calls[:2], PATIENCE)
-        quick = Asker(place, 'quick')
+        agent, quick = Asker(place, 'bounded'), Asker(place, 'quick')
+        waiting = [agent.say(result('a', output(name), name), '+') for name in names[:4]]
+        last = agent.say(result('q', 'small', 'last'))  # from here on it waits for the answers
+        while len(place.ctxpipe('tail', '-f', file, '--node', 'collector', '--from-start', '--no-follow', 'tool_result').out.splitlines()) < 4:
+            pass
         same(quick.ask(result('q', 'small', 'quick')), {'unchanged': True}, 'an ask behind them, which shows that they were read')
+        model.wait_for(calls[:2], PATIENCE)
         for number in range(4):
             same(sum(call.made for call in calls), min(number + 2, 4), f'calls that were begun when {number} had ended')
             gates[number].set()
-            same(agents[number].answer(waiting[number])['replace']['text'], f'- {names[number]}', 'the answer')
+            same(agent.answer(waiting[number])['replace']['text'], f'- {names[number]}', 'the answer')
             if number < 2:
                 model.wait_for(calls[:number + 3], PATIENCE)
+        same(agent.answer(last), {'unchanged': True}, 'an ask without a call')
         gates[4].set()
-        agents[4].ask(result('a', output(names[4]), names[4]))
-        for agent in (*agents, quick):
-            agent.end()
+        agent.ask(result('a', output(names[4]), names[4]))
+        agent.end()
+        quick.end()
         place.ctxpipe('down', '-f', file)
         same(model.missing(), [], 'calls')
         said = [(line['outcome'], line['outputTokens']) for line in log(place) if line['kind'] == 'aux']

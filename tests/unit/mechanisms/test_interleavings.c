@@ -587,7 +587,7 @@ static void whatever_is_interleaved_each_request_is_the_one_before_and_a_tail(vo
   assert_true(seen.tails > seen.requests / 2); /* it was about something */
   assert_true(seen.removals && seen.digests && seen.strips && seen.missed && seen.late);
   assert_true(seen.restarts && seen.deaths && seen.compactions && seen.rewinds && seen.returns);
-  print_message("%u requests, %u of them compared; %u removals, %u digests, %u contents left out; %u answers missed, %u told late; %u "
+  print_message("# %u requests, %u of them compared; %u removals, %u digests, %u contents left out; %u answers missed, %u told late; %u "
                 "restarts, %u deaths\n",
       seen.requests, seen.tails, seen.removals, seen.digests, seen.strips, seen.missed, seen.late, seen.restarts, seen.deaths);
 }
