@@ -30,7 +30,8 @@ static int check_clashes(const struct ctxp_args *args, const struct ctxp_spend_c
   bool complete = c->bill.balance || (c->json && (c->explain || c->bill.grain >= CTXP_GRAIN_DAY));
   if (complete && c->limited)
     return ctxp_error_set(err, -EINVAL, "%s: '--top' does not go with '--%s'%s: it is complete; leave '--top' out", args->command->name,
-        c->bill.balance ? "balance" : c->explain ? "explain" : "by",
+        c->bill.balance ? "balance" : c->explain ? "explain" :
+                                                   "by",
         c->bill.balance ? "" : " and '--json'");
   if (c->bill.sort == CTXP_SORT_OWN && c->bill.grain >= CTXP_GRAIN_DAY)
     return ctxp_error_set(err, -EINVAL, "%s: '--sort own' does not go with '--by %s': only material has a size of its own; use cost, "
