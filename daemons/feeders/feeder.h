@@ -24,6 +24,8 @@ struct ctxp_import_options { /* borrowed for the call */
   void *data;
   uint64_t live_s; /* a file that was written to within so many seconds is still being written: its session is not ended, and its last line
                       may not be whole yet; 0: none is */
+  bool bare; /* the texts of results are left out where rules take no more of them than their length, lines and hash: for a pipeline that
+                nobody will ask for a text (but for those of shells, which are digested) */
   volatile const int *stop; /* set by a signal handler: end early with -EINTR; may be NULL */
 };
 struct ctxp_import_result {
