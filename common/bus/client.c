@@ -199,7 +199,10 @@ static void on_welcome(struct ctxp_client *c, const struct ctxp_ingest_welcome *
   }
   c->state = OPEN;
   c->welcome = *w;
+  c->welcome.refusal = CTXP_STR(""); /* it was borrowed */
   if (first) {
+    c->refused_before = w->refused;
+    ctxp_error_write(&c->refusal, "%.*s", (int)(w->refusal.len < 400 ? w->refusal.len : 400), w->refusal.ptr);
     c->base = w->position;
     while (
         c->queue.head < c->queue.tail && !c->queue.entries[c->queue.head].automatic && c->queue.entries[c->queue.head].seq <= w->position)
@@ -375,7 +378,7 @@ int ctxp_client_rekey(
   if (dup_text(&c->key, key) < 0 || (agent && dup_text(&c->agent, agent) < 0) || (product && dup_text(&c->product, product) < 0))
     return ctxp_error_set(err, -ENOMEM, "client: out of memory");
   c->welcome = (struct ctxp_ingest_welcome){0};
-  c->base = c->last = c->refused_upto = c->sent = c->acked = c->refusals = 0;
+  c->base = c->last = c->refused_upto = c->sent = c->acked = c->refusals = c->refused_before = 0;
   c->outcome_count = 0;
   ctxp_client_asks_forget(c);
   if (c->state == CONNECTING) return 0;
@@ -385,4 +388,9 @@ int ctxp_client_rekey(
 
 void ctxp_client_counts(const struct ctxp_client *c, struct ctxp_client_counts *ret) {
   *ret = (struct ctxp_client_counts){c->sent, c->acked, c->refusals, c->base, ctxp_queue_bytes(&c->queue)};
+}
+
+uint64_t ctxp_client_refused_before(const struct ctxp_client *c, struct ctxp_str *ret_first) {
+  *ret_first = c->refused_before ? ctxp_str(c->refusal.text) : CTXP_STR("");
+  return c->refused_before;
 }

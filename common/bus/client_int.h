@@ -44,6 +44,8 @@ struct ctxp_client {
   unsigned outcome_count;
   bool telling; /* an outcome was sent in this life */
   uint64_t sent, acked, refusals;
+  uint64_t refused_before; /* of the key, at the first welcome */
+  struct ctxp_error refusal; /* the first of those */
 };
 
 /* client.c */

@@ -14,6 +14,8 @@ struct ctxp_curve {
   char *clients_file;
   uint8_t (*clients)[32];
   unsigned client_count;
+  struct stat read; /* the clients file as it was when the list was read */
+  struct ctxp_error fault; /* what is wrong with the file as it is now; the list is then that of before */
   void *socket;
   uint64_t refused;
 };
@@ -65,13 +67,15 @@ static int read_secret(const char *path, char ret_key[CTXP_CURVE_KEY], struct ct
   return 0;
 }
 
-static int read_clients(const char *path, uint8_t (**ret_keys)[32], unsigned *ret_count, struct ctxp_error *err) {
+static int read_clients(
+    const char *path, uint8_t (**ret_keys)[32], unsigned *ret_count, struct stat *ret_read, struct ctxp_error *err) {
   ctxp_auto_fclose FILE *file = NULL;
   ctxp_auto_free uint8_t(*keys)[32] = NULL;
   char word[256];
   unsigned line = 0, count = 0, cap = 0;
   int r = open_file(path, &file, err);
   if (r < 0) return r;
+  if (fstat(fileno(file), ret_read) < 0) return ctxp_error_set(err, -errno, "%s: %s", path, strerror(errno));
   while (next_key(file, &line, word)) {
     if (count == CLIENTS_MAX) return ctxp_error_set(err, -E2BIG, "%s:%u: more than %d keys", path, line, CLIENTS_MAX);
     if (count == cap) {
@@ -89,14 +93,24 @@ static int read_clients(const char *path, uint8_t (**ret_keys)[32], unsigned *re
   return 0;
 }
 
-int ctxp_curve_reload(struct ctxp_curve *curve, struct ctxp_error *err) {
-  uint8_t(*keys)[32];
-  unsigned count;
-  int r = read_clients(curve->clients_file, &keys, &count, err);
+static bool same_file(const struct stat *a, const struct stat *b) {
+  return a->st_dev == b->st_dev && a->st_ino == b->st_ino && a->st_size == b->st_size && a->st_mtim.tv_sec == b->st_mtim.tv_sec &&
+      a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
+}
+
+/* Reads the list where its file is another than the one that was read; a fault leaves the list as it was. */
+static int refresh(struct ctxp_curve *curve) {
+  uint8_t(*keys)[32] = NULL;
+  unsigned count = 0;
+  struct stat now;
+  if (stat(curve->clients_file, &now) == 0 && same_file(&now, &curve->read)) return 0;
+  int r = read_clients(curve->clients_file, &keys, &count, &now, &curve->fault);
   if (r < 0) return r;
   free(curve->clients);
   curve->clients = keys;
   curve->client_count = count;
+  curve->read = now;
+  curve->fault.text[0] = 0;
   return 0;
 }
 
@@ -106,7 +120,7 @@ int ctxp_curve_new(
   struct ctxp_curve *curve = calloc(1, sizeof(*curve));
   if (curve) curve->clients_file = strdup(clients_file);
   int r = curve && curve->clients_file ? read_secret(secret_file, curve->secret, err) : ctxp_error_set(err, -ENOMEM, "out of memory");
-  if (r == 0) r = ctxp_curve_reload(curve, err);
+  if (r == 0 && (r = refresh(curve)) < 0) *err = curve->fault;
   if (r == 0) {
     int linger = 0;
     curve->socket = zmq_socket(zmq_context, ZMQ_ROUTER);
@@ -195,12 +209,15 @@ static void reply(void *socket, struct request *q, bool welcome) {
 
 static bool judge(struct ctxp_curve *curve, struct request *q, struct ctxp_error *sentence) {
   char z85[CTXP_CURVE_KEY] = "?";
+  refresh(curve);
   bool whole = q->count == 9 && frame_is(q, 2, "1.0") && frame_is(q, 7, "CURVE") && zmq_msg_size(&q->frames[8]) == 32;
   if (whole && known(curve, zmq_msg_data(&q->frames[8]))) return true;
   if (whole) zmq_z85_encode(z85, zmq_msg_data(&q->frames[8]), 32);
   int len = q->count > 5 ? (int)zmq_msg_size(&q->frames[5]) : 0;
-  ctxp_error_set(sentence, 0, "a connection from %.*s was refused: its key %s is not in %s", len < 200 ? len : 200,
-      len ? (const char *)zmq_msg_data(&q->frames[5]) : "", z85, curve->clients_file);
+  const char *fault = curve->fault.text;
+  ctxp_error_set(sentence, 0, "a connection from %.*s was refused: its key %s is not in %s%s%s%s", len < 200 ? len : 200,
+      len ? (const char *)zmq_msg_data(&q->frames[5]) : "", z85, curve->clients_file, fault[0] ? " as it was before (" : "", fault,
+      fault[0] ? ")" : "");
   return false;
 }
 

@@ -74,7 +74,8 @@ static int read_welcome(struct ctxp_cursor *c, struct ctxp_ingest_welcome *w, co
   if (ctxp_pack_check(map) < 0 || ctxp_raw_type(map) != CTXP_PACK_MAP) return bad(reason, "welcome must hold one map");
   *w = (struct ctxp_ingest_welcome){ctxp_map_u64(map, "nonce", 0), ctxp_map_u64(map, "stream", 0), ctxp_map_u64(map, "instance", 0),
       ctxp_map_u64(map, "position", 0), ctxp_map_u64(map, "window", 0), ctxp_map_u64(map, "windowBytes", 0),
-      ctxp_map_u64(map, "maxEventBytes", 0), ctxp_map_u64(map, "longestAskMs", 0)};
+      ctxp_map_u64(map, "maxEventBytes", 0), ctxp_map_u64(map, "longestAskMs", 0), ctxp_map_u64(map, "refused", 0),
+      ctxp_map_str(map, "refusal")};
   c->at = c->end;
   return w->stream && w->window && w->window_bytes && w->max_event_bytes ? 0 : bad(reason, "welcome lacks its stream or a limit");
 }
@@ -226,7 +227,7 @@ void ctxp_ingest_write_outcome(struct ctxp_buf *out, const struct ctxp_ingest_ou
 
 void ctxp_ingest_write_welcome(struct ctxp_buf *out, const struct ctxp_ingest_welcome *welcome) {
   head(out, CTXP_INGEST_WELCOME);
-  ctxp_pack_map(out, 8);
+  ctxp_pack_map(out, 10);
   put_u64(out, "nonce", welcome->nonce);
   put_u64(out, "stream", welcome->stream);
   put_u64(out, "instance", welcome->instance);
@@ -235,6 +236,9 @@ void ctxp_ingest_write_welcome(struct ctxp_buf *out, const struct ctxp_ingest_we
   put_u64(out, "windowBytes", welcome->window_bytes);
   put_u64(out, "maxEventBytes", welcome->max_event_bytes);
   put_u64(out, "longestAskMs", welcome->longest_ask_ms);
+  put_u64(out, "refused", welcome->refused);
+  ctxp_pack_cstr(out, "refusal");
+  ctxp_pack_str(out, welcome->refusal);
 }
 
 void ctxp_ingest_write_ack(struct ctxp_buf *out, uint64_t seq, uint64_t instance) {

@@ -68,6 +68,8 @@ struct ctxp_ingest_events {
 struct ctxp_ingest_welcome {
   uint64_t nonce, stream, instance, position;
   uint64_t window, window_bytes, max_event_bytes, longest_ask_ms;
+  uint64_t refused; /* events of the key so far; those of a collector that does not say it: 0 */
+  struct ctxp_str refusal; /* the first of them in words: kind, field, reason; may be empty */
 };
 struct ctxp_ingest_ack {
   uint64_t seq, instance;

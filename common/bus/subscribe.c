@@ -290,7 +290,8 @@ static int add_gap(struct ctxp_sub *s, const struct ctxp_wire_answer *answer, st
 }
 
 static int diverged(struct ctxp_sub *s, const struct ctxp_wire_answer *answer, struct ctxp_error *err) {
-  return ctxp_error_set(err, -ESTALE, "node '%s' cannot go on behind '%s': %.*s; see ctxpipe doctor", s->node, s->upstream,
+  return ctxp_error_set(err, -ESTALE,
+      "node '%s' cannot go on behind '%s': %.*s; restore it from a backup, or move state_dir away to start afresh", s->node, s->upstream,
       (int)answer->text.len, answer->text.ptr);
 }
 

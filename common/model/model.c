@@ -86,9 +86,9 @@ static size_t on_body(char *bytes, size_t one, size_t len, void *data) {
 static int read_key_file(const char *path, char key[KEY_MAX], struct ctxp_error *why) {
   FILE *file = fopen(path, "re");
   if (!file) return ctxp_error_set(why, -errno, "cannot read api_key_file %s: %s", path, strerror(errno));
-  bool got = fgets(key, KEY_MAX, file) != NULL;
+  bool got = fgets(key, KEY_MAX, file) && key[0] != '\n' && key[0] != '\r';
   fclose(file);
-  return got ? 0 : ctxp_error_set(why, -ENODATA, "api_key_file %s is empty", path);
+  return got ? 0 : ctxp_error_set(why, -ENODATA, "the first line of api_key_file %s is empty", path);
 }
 
 /* the key, "" where none is asked for; a key is one line of printable ASCII, so that it cannot add headers */
@@ -98,11 +98,12 @@ static int read_key(const struct ctxp_model_call *call, char key[KEY_MAX], struc
     const char *value = getenv(call->key_env);
     if (!value || !value[0])
       return ctxp_error_set(why, -ENODATA, "api_key_env names %s, which is not set in the environment of the pipeline", call->key_env);
-    snprintf(key, KEY_MAX, "%s", value);
+    snprintf(key, KEY_MAX, "%s", value); /* one that is cut is as long as there is room, and refused */
   } else if (call->key_file && call->key_file[0]) {
     int r = read_key_file(call->key_file, key, why);
     if (r < 0) return r;
   }
+  if (strlen(key) == KEY_MAX - 1) return ctxp_error_set(why, -EINVAL, "the API key is longer than %d bytes", KEY_MAX - 2);
   key[strcspn(key, "\r\n")] = 0;
   for (const char *c = key; *c; c++)
     if (*c <= ' ' || *c > '~') return ctxp_error_set(why, -EINVAL, "the API key is not one word of ASCII");
@@ -197,7 +198,7 @@ static void read_answer(struct transfer *t) {
   t->reply.text = text;
   t->reply.why = ctxp_str(answer.why);
   t->reply.input_tokens = answer.has_input ? answer.input_tokens : t->estimate;
-  t->reply.output_tokens = answer.has_output ? answer.output_tokens : ctxp_estimate_text(text);
+  t->reply.output_tokens = answer.has_output ? answer.output_tokens : answer.text_tokens;
 }
 
 /* What a failed call cost is known where something was reported; a request that was turned away or never left cost nothing, one

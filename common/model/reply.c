@@ -2,6 +2,7 @@
 #include "codec/json.h"
 #include "codec/msgpack.h"
 #include "model/reply.h"
+#include "tokens/estimate.h"
 #include <errno.h>
 #include <inttypes.h>
 
@@ -101,6 +102,7 @@ int ctxp_model_read(struct ctxp_str body, struct ctxp_buf *text, struct ctxp_mod
     ret->why = "the reply did not finish";
   else if (!said.len)
     ret->why = "the reply is blank";
+  ret->text_tokens = ctxp_estimate_text(said);
   ret->good = ret->why == NULL;
   if (ret->good) memmove(text->ptr, said.ptr, said.len);
   text->len = ret->good ? said.len : 0;

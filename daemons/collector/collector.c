@@ -288,7 +288,6 @@ static int on_reload(struct ctxp_node *node, struct ctxp_stage *stage, struct ct
   int r = ctxp_intake_miss_waiting(c, "superseded"); /* who answers, and in which order, may be another */
   c->config = ctxp_node_topology(node);
   if (r == 0) r = ctxp_asks_configure(&c->asks, c->config, ctxp_node_config(node)->name, err);
-  if (r == 0 && c->curve) r = ctxp_curve_reload(c->curve, err);
   return r < 0 ? r : append_topology(c);
 }
 

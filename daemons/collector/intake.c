@@ -48,7 +48,8 @@ void ctxp_intake_pass(struct ctxp_collector *c, struct ctxp_key *key, uint64_t c
 
 static void welcome(struct ctxp_collector *c, const struct ctxp_key *key, uint64_t position) {
   struct ctxp_ingest_welcome w = {key->nonce, ctxp_stream_id(ctxp_node_stream(c->node)), c->instance, position, CTXP_INGEST_WINDOW,
-      CTXP_INGEST_WINDOW_BYTES, c->config->max_event_bytes, ctxp_asks_longest_ms(&c->asks)};
+      CTXP_INGEST_WINDOW_BYTES, c->config->max_event_bytes, ctxp_asks_longest_ms(&c->asks), key->since_refused,
+      key->since_refused ? ctxp_str(key->refusal) : CTXP_STR("")};
   ctxp_buf_reset(&c->out);
   ctxp_ingest_write_welcome(&c->out, &w);
   ctxp_intake_send(c, key->conn);
@@ -72,6 +73,9 @@ static int refuse(
       (unsigned long long)seq, (int)(kind.len < 40 ? kind.len : 40), kind.len ? kind.ptr : "", field, reason);
   ctxp_node_count_refused(c->node, sentence);
   tell_refused(c, key->conn, seq, kind, field, reason);
+  if (!kind.len) kind = CTXP_STR("event");
+  snprintf(sentence, sizeof(sentence), "%.*s: %s%s%s", (int)(kind.len < 40 ? kind.len : 40), kind.ptr, field, field[0] ? " " : "", reason);
+  ctxp_key_note_refusal(key, ctxp_str(sentence));
   return 0;
 }
 

@@ -9,12 +9,13 @@
 #define RECORD 'k' /* first byte of a record's key; asks have another */
 
 enum { RECORD_FORGOTTEN,
-  RECORD_V1 };
+  RECORD_V1, /* without the first refusal */
+  RECORD_V2 };
 
 /* ---- records ---- */
 struct record {
   uint64_t version, position, events, refused, seen_ms;
-  struct ctxp_str agent, product;
+  struct ctxp_str agent, product, refusal;
   struct ctxp_raw chain;
 };
 
@@ -38,16 +39,17 @@ static int read_record(struct ctxp_raw value, struct record *ret) {
   *ret = (struct record){0};
   if (ctxp_array_open(&c, &count) < 0 || read_u64(&c, &ret->version) < 0 || read_u64(&c, &ret->position) < 0) return -EBADMSG;
   if (ret->version == RECORD_FORGOTTEN) return 0;
-  if (ret->version != RECORD_V1 || count != 8) return -EBADMSG;
+  if ((ret->version != RECORD_V1 || count != 8) && (ret->version != RECORD_V2 || count != 9)) return -EBADMSG;
   if (read_str(&c, &ret->agent) < 0 || read_str(&c, &ret->product) < 0 || read_u64(&c, &ret->events) < 0 ||
       read_u64(&c, &ret->refused) < 0 || read_u64(&c, &ret->seen_ms) < 0)
     return -EBADMSG;
-  return ctxp_cursor_skip(&c, &ret->chain);
+  int r = ctxp_cursor_skip(&c, &ret->chain);
+  return r == 0 && ret->version == RECORD_V2 ? read_str(&c, &ret->refusal) : r;
 }
 
 static void write_record(struct ctxp_buf *out, const struct ctxp_key *key) {
-  ctxp_pack_array(out, 8);
-  ctxp_pack_u64(out, RECORD_V1);
+  ctxp_pack_array(out, 9);
+  ctxp_pack_u64(out, RECORD_V2);
   ctxp_pack_u64(out, key->position);
   ctxp_pack_cstr(out, key->agent->name);
   ctxp_pack_cstr(out, key->product);
@@ -55,6 +57,7 @@ static void write_record(struct ctxp_buf *out, const struct ctxp_key *key) {
   ctxp_pack_u64(out, key->refused);
   ctxp_pack_u64(out, key->seen_ms);
   ctxp_chain_pack(out, &key->chain);
+  ctxp_pack_cstr(out, key->refusal);
 }
 
 static struct ctxp_raw record_name(struct ctxp_str name, uint8_t room[1 + CTXP_INGEST_KEY_MAX]) {
@@ -205,13 +208,14 @@ static int load(struct ctxp_keys *keys, struct ctxp_str name, struct ctxp_key *k
   int r = ctxp_store_get(keys->store, CTXP_DB_CLIENTS, record_name(name, room), &keys->scratch, err);
   if (r != 0) return r < 0 ? r : 0;
   if (read_record(ctxp_buf_raw(&keys->scratch), &record) < 0 ||
-      (record.version == RECORD_V1 && ctxp_chain_unpack(record.chain, &key->chain) < 0))
+      (record.version != RECORD_FORGOTTEN && ctxp_chain_unpack(record.chain, &key->chain) < 0))
     return ctxp_error_set(
         err, -EBADMSG, "%s: the record of client '%.*s' cannot be read", ctxp_store_dir(keys->store), (int)name.len, name.ptr);
   key->position = key->committed = record.position;
   key->events = record.events;
   key->refused = record.refused;
   key->seen_ms = record.seen_ms;
+  ctxp_key_note_refusal(key, record.refusal);
   remember(key);
   return 0;
 }
@@ -301,6 +305,14 @@ void ctxp_keys_revert(struct ctxp_keys *keys) {
     key->agent->unknown_keys -= key->unknown_keys - key->since_unknown;
     key_free(keys, key);
   }
+}
+
+void ctxp_key_note_refusal(struct ctxp_key *key, struct ctxp_str words) {
+  if (key->refusal[0]) return;
+  size_t len = words.len < sizeof(key->refusal) - 1 ? words.len : sizeof(key->refusal) - 1;
+  while (len && !ctxp_utf8_valid((struct ctxp_str){words.ptr, len})) len--;
+  memcpy(key->refusal, words.ptr, len);
+  key->refusal[len] = 0;
 }
 
 void ctxp_key_close_ask(struct ctxp_key *key, uint64_t client_seq, uint64_t seq, bool missed) {

@@ -32,6 +32,7 @@ struct ctxp_key {
   uint64_t committed;
   uint64_t events, refused, unknown_keys, seen_ms;
   uint64_t since_events, since_refused, since_unknown; /* what the figures were at the last commit */
+  char refusal[200]; /* the first event that was refused, in words */
   struct ctxp_chain chain;
   struct ctxp_conn *conn; /* NULL: none in this run */
   uint64_t nonce; /* of its last hello */
@@ -73,6 +74,8 @@ struct ctxp_key *ctxp_keys_get(
 struct ctxp_key *ctxp_keys_find(const struct ctxp_keys *keys, struct ctxp_str name); /* in memory only */
 /* NULL: unknown connection. */
 struct ctxp_conn *ctxp_keys_conn(const struct ctxp_keys *keys, unsigned socket, struct ctxp_raw route);
+/* The key keeps the first. */
+void ctxp_key_note_refusal(struct ctxp_key *key, struct ctxp_str words);
 /* Gives the key to that connection. The one that had it before, if it is another, is copied to *ret_old for a word of farewell. 1: there
  * was one. */
 int ctxp_keys_bind(struct ctxp_keys *keys, struct ctxp_key *key, unsigned socket, struct ctxp_raw route, struct ctxp_conn *ret_old)

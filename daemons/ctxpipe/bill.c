@@ -4,15 +4,12 @@
 #include <stdlib.h>
 #include "base/str.h"
 #include "codec/msgpack.h"
-#include "ctxpipe/bill_rows.h"
+#include "ctxpipe/balance.h"
+#include "ctxpipe/bill_grain.h"
 #include "ctxpipe/savings.h"
+#include "ctxpipe/when.h"
 
 __extension__ typedef unsigned __int128 u128;
-
-static const char *const headings[CTXP_GRAINS] = {"The bill by band", "The bill by view", "The bill by tool", "The bill by message"};
-
-#define COST_DECIMALS 4
-#define COST_UNIT 100000 /* nano-dollars of the last decimal */
 
 /* ---- totals ---- */
 static void line(struct ctxp_buf *out, const char *name, uint64_t number, const char *note) {
@@ -69,19 +66,19 @@ static void put_cost(struct ctxp_raw totals, struct ctxp_buf *out) {
   uint64_t all = ctxp_map_u64(totals, "costNano", 0), input = ctxp_map_u64(totals, "costInputNano", 0),
            unpriced = ctxp_map_u64(totals, "unpricedTokens", 0);
   if (!all && unpriced) {
-    line(out, "tokens without a price", unpriced, "the cost is not known: no model in use is in the price table");
+    line(out, "tokens without a price", unpriced, "no model in use has a price");
     return;
   }
   uint64_t parts[] = {input, all > input ? all - input : 0};
   ctxp_auto_buf text = {0};
-  if (ctxp_round_together(parts, 2, COST_UNIT) < 0) out->failed = true;
-  ctxp_put_dollars(&text, (int64_t)((parts[0] + parts[1]) * COST_UNIT), COST_DECIMALS);
+  if (ctxp_round_together(parts, 2, CTXP_COST_UNIT) < 0) out->failed = true;
+  ctxp_put_dollars(&text, (int64_t)((parts[0] + parts[1]) * CTXP_COST_UNIT), CTXP_COST_DECIMALS);
   ctxp_buf_printf(out, "  %-22s %15s  input ", unpriced ? "cost of what is priced" : "cost", ctxp_buf_cstr(&text));
-  ctxp_put_dollars(out, (int64_t)(parts[0] * COST_UNIT), COST_DECIMALS);
+  ctxp_put_dollars(out, (int64_t)(parts[0] * CTXP_COST_UNIT), CTXP_COST_DECIMALS);
   ctxp_buf_str(out, ", output ");
-  ctxp_put_dollars(out, (int64_t)(parts[1] * COST_UNIT), COST_DECIMALS);
+  ctxp_put_dollars(out, (int64_t)(parts[1] * CTXP_COST_UNIT), CTXP_COST_DECIMALS);
   ctxp_buf_char(out, '\n');
-  if (unpriced) line(out, "unpriced tokens", unpriced, "the cost is incomplete: their model has no price");
+  if (unpriced) line(out, "unpriced tokens", unpriced, "their model has no price");
 }
 
 static void put_totals(struct ctxp_raw reply, const struct ctxp_style *style, struct ctxp_buf *out) {
@@ -113,169 +110,68 @@ static void put_totals(struct ctxp_raw reply, const struct ctxp_style *style, st
   }
 }
 
-/* ---- rows ---- */
-/* what is below the top becomes one row; returns how many rows are shown */
-static unsigned fold_others(struct ctxp_bill_row *rows, unsigned count, uint64_t top) {
-  if (count <= top) return count;
-  struct ctxp_bill_row others = {0};
-  for (unsigned i = (unsigned)top; i < count; i++) {
-    others.billed += rows[i].billed;
-    others.own += rows[i].own;
-    others.cost += rows[i].cost;
-    others.priced |= rows[i].priced;
-  }
-  others.place = count - (unsigned)top;
-  rows[top] = others;
-  return (unsigned)top + 1;
-}
-
-/* shares of `whole`; what the rows lack of it is not shown, but rounded with them, so that they add up to what they are of it */
-static int round_rows(struct ctxp_bill_row *rows, unsigned count, uint64_t whole) {
-  uint64_t *values = calloc(count ? count : 1, sizeof(*values));
-  if (!values) return -ENOMEM;
-  for (unsigned i = 0; i < count; i++) values[i] = whole ? (uint64_t)((u128)rows[i].billed * 1000000 / whole) : 0;
-  int r = ctxp_round_together(values, count, 1000);
-  for (unsigned i = 0; i < count; i++) {
-    rows[i].share = values[i];
-    values[i] = rows[i].cost;
-  }
-  if (r == 0) r = ctxp_round_together(values, count, COST_UNIT);
-  for (unsigned i = 0; i < count; i++) rows[i].cost = values[i];
-  free(values);
-  return r;
-}
-
-static void put_name(struct ctxp_table *table, enum ctxp_grain grain, const struct ctxp_bill_row *row) {
-  ctxp_auto_buf text = {0};
-  enum ctxp_band band;
-  if (!row->map.len) {
-    ctxp_buf_printf(&text, "(%u other%s)", row->place, row->place == 1 ? "" : "s");
-  } else if (grain == CTXP_GRAIN_BAND) {
-    struct ctxp_str name = ctxp_map_str(row->map, "band");
-    if (ctxp_band_parse(name, &band))
-      ctxp_buf_str(&text, ctxp_band_shown(band));
-    else
-      ctxp_buf_add(&text, name.ptr, name.len);
-  } else {
-    struct ctxp_str name = ctxp_bill_row_name(row, grain);
-    ctxp_buf_add(&text, name.ptr, name.len);
-  }
-  ctxp_table_text(table, ctxp_buf_view(&text));
-}
-
-/* of a view its kind; of a message what it is: the tool that made it, and of what */
-static void put_kind(struct ctxp_table *table, enum ctxp_grain grain, const struct ctxp_bill_row *row) {
-  ctxp_auto_buf text = {0};
-  struct ctxp_str kind = ctxp_map_str(row->map, "kind"), tool = ctxp_map_str(row->map, "tool"), path = ctxp_map_str(row->map, "path");
-  if (!tool.len || grain != CTXP_GRAIN_MESSAGE) tool = kind.len ? kind : ctxp_map_str(row->map, "band");
-  ctxp_buf_add(&text, tool.ptr, tool.len);
-  if (path.len && grain == CTXP_GRAIN_MESSAGE) ctxp_buf_printf(&text, " %.*s", (int)path.len, path.ptr);
-  ctxp_table_text(table, ctxp_buf_view(&text));
-}
-
-/* of the bar: by what the rows are in order, as far as every row has it */
-static uint64_t weight(const struct ctxp_bill_row *row, bool by_cost) { return by_cost ? row->cost : row->billed; }
-
-static void put_row(struct ctxp_table *table, enum ctxp_grain grain, const struct ctxp_bill_row *row, bool by_cost, uint64_t widest) {
-  ctxp_auto_buf share = {0}, cost = {0};
-  put_name(table, grain, row);
-  if (grain == CTXP_GRAIN_VIEW || grain == CTXP_GRAIN_MESSAGE) put_kind(table, grain, row);
-  ctxp_table_count(table, row->billed);
-  ctxp_table_count(table, row->own);
-  if (row->priced) ctxp_put_dollars(&cost, (int64_t)(row->cost * COST_UNIT), COST_DECIMALS);
-  ctxp_table_text(table, row->priced ? ctxp_buf_view(&cost) : CTXP_STR("-"));
-  ctxp_buf_printf(&share, "%llu.%llu%%", (unsigned long long)(row->share / 10), (unsigned long long)(row->share % 10));
-  ctxp_table_text(table, ctxp_buf_view(&share));
-  if (row->map.len)
-    ctxp_table_count(table, row->turns);
-  else
-    ctxp_table_text(table, CTXP_STR(""));
-  ctxp_table_bar(table, weight(row, by_cost), widest);
-}
-
-struct shown {
-  enum ctxp_grain grain;
-  enum ctxp_bill_sort sort;
-  const struct ctxp_bill_row *rows;
-  unsigned count;
+/* ---- what else there is ---- */
+struct calibrated { /* of all windows */
+  uint64_t visible, reported, misfits, wrong, growth;
+  bool ledger, estimate;
 };
 
-static int print_rows(const struct shown *shown, const struct ctxp_style *style, struct ctxp_buf *out) {
-  const struct ctxp_bill_row *rows = shown->rows;
-  enum ctxp_grain grain = shown->grain;
-  unsigned count = shown->count;
-  static const struct ctxp_column narrow[] = {{"", CTXP_COLUMN_TEXT}, {"billed", CTXP_COLUMN_NUMBER}, {"own", CTXP_COLUMN_NUMBER},
-      {"cost", CTXP_COLUMN_NUMBER}, {"share", CTXP_COLUMN_NUMBER}, {"turns", CTXP_COLUMN_NUMBER}, {"", CTXP_COLUMN_BAR}};
-  static const struct ctxp_column wide[] = {{"", CTXP_COLUMN_TEXT}, {"what", CTXP_COLUMN_TEXT}, {"billed", CTXP_COLUMN_NUMBER},
-      {"own", CTXP_COLUMN_NUMBER}, {"cost", CTXP_COLUMN_NUMBER}, {"share", CTXP_COLUMN_NUMBER}, {"turns", CTXP_COLUMN_NUMBER},
-      {"", CTXP_COLUMN_BAR}};
-  bool kinds = grain == CTXP_GRAIN_VIEW || grain == CTXP_GRAIN_MESSAGE;
-  struct ctxp_table table = {.columns = kinds ? wide : narrow, .column_count = kinds ? 8 : 7};
-  uint64_t widest = 0;
-  bool by_cost = shown->sort == CTXP_SORT_COST;
-  for (unsigned i = 0; i < count; i++) by_cost &= rows[i].priced || !rows[i].billed;
-  for (unsigned i = 0; i < count; i++)
-    if (rows[i].map.len && weight(&rows[i], by_cost) > widest) widest = weight(&rows[i], by_cost);
-  for (unsigned i = 0; i < count; i++) put_row(&table, grain, &rows[i], by_cost, widest);
-  int r = ctxp_table_print(&table, style, out);
-  ctxp_table_deinit(&table);
-  return r;
-}
-
-/* a row with some priced and some unpriced requests has the cost of the priced ones alone */
-static void put_incomplete(struct ctxp_raw totals, struct ctxp_buf *out) {
-  uint64_t unpriced = ctxp_map_u64(totals, "unpricedTokens", 0);
-  if (!unpriced || !ctxp_map_u64(totals, "costNano", 0)) return;
-  ctxp_buf_str(out, "cost: of what has a price alone; ");
-  ctxp_put_counted(out, unpriced, "token");
-  ctxp_buf_str(out, " of the bill have none\n");
-}
-
-static int put_grain(struct ctxp_raw reply, enum ctxp_grain grain, const struct ctxp_bill_options *options, const struct ctxp_style *style,
-    struct ctxp_buf *out) {
-  uint64_t billed = ctxp_map_u64(ctxp_map_get(reply, "totals"), "billed", 0);
-  unsigned count = 0;
-  ctxp_auto_buf heading = {0};
-  struct ctxp_bill_row *rows;
-  int r = ctxp_bill_rows_read(reply, grain, options->sort, &rows, &count);
-  if (r < 0) return r;
-  ctxp_buf_str(&heading, headings[grain]);
-  if (count > options->top)
-    ctxp_buf_printf(&heading, " (the %s %llu of %u; --top N shows more)", options->sort == CTXP_SORT_NAME ? "first" : "largest",
-        (unsigned long long)options->top, count);
-  ctxp_put_heading(out, style, ctxp_buf_cstr(&heading));
-  unsigned shown = fold_others(rows, count, options->top);
-  r = round_rows(rows, shown, billed);
-  if (r == 0 && shown) r = print_rows(&(struct shown){grain, options->sort, rows, shown}, style, out);
-  if (!shown) ctxp_buf_str(out, "  nothing\n");
-  if (shown && options->grain >= 0) put_incomplete(ctxp_map_get(reply, "totals"), out); /* the whole bill says it at its top */
-  free(rows);
-  return r;
-}
-
-/* ---- what else there is ---- */
-/* Where much more was reported than the messages account for: the rows carry it, and no file or session shows it. */
-static void put_invisible(struct ctxp_raw sessions, struct ctxp_buf *out) {
+static struct calibrated calibrated(struct ctxp_raw sessions) {
+  struct calibrated sum = {0};
   struct ctxp_cursor it = ctxp_cursor(sessions);
   struct ctxp_raw session;
-  uint64_t visible = 0, reported = 0;
   uint32_t left;
-  if (!sessions.len || ctxp_array_open(&it, &left) < 0) return;
+  if (!sessions.len || ctxp_array_open(&it, &left) < 0) return sum;
   while (ctxp_array_next(&it, &left, &session) > 0) {
-    struct ctxp_raw calibration = ctxp_map_get(session, "calibration");
-    visible += ctxp_map_u64(calibration, "estimated", 0);
-    reported += ctxp_map_u64(calibration, "reported", 0);
+    struct ctxp_raw c = ctxp_map_get(session, "calibration");
+    bool ledger = ctxp_str_is(ctxp_map_str(c, "sizes"), "ledger");
+    sum.ledger |= ledger;
+    sum.wrong += ctxp_map_u64(c, "predictionError", 0);
+    sum.growth += ctxp_map_u64(c, "growth", 0);
+    sum.misfits += ctxp_map_u64(c, "misfits", 0);
+    if (ledger) continue;
+    sum.estimate = true;
+    sum.visible += ctxp_map_u64(c, "estimated", 0);
+    sum.reported += ctxp_map_u64(c, "reported", 0);
   }
-  if (!visible || (u128)visible * 5 >= (u128)reported * 4) return;
-  uint64_t tenths = (uint64_t)(((u128)visible * 2000 + reported) / ((u128)reported * 2));
-  ctxp_buf_str(out, "\nThe messages are estimated at ");
-  ctxp_put_count(out, visible);
-  ctxp_buf_str(out, " of the ");
-  ctxp_put_count(out, reported);
-  ctxp_buf_printf(out,
-      " reported input tokens (%llu.%llu%%). What no transcript shows,\nsuch as the system prompt and the tool declarations, is split "
-      "over them, and so is the error of the estimate.\n",
-      (unsigned long long)(tenths / 10), (unsigned long long)(tenths % 10));
+  return sum;
+}
+
+static void put_tenths(struct ctxp_buf *out, uint64_t part, uint64_t whole) {
+  uint64_t tenths = (uint64_t)(((u128)part * 2000 + whole) / ((u128)whole * 2));
+  ctxp_buf_printf(out, "%llu.%llu%%", (unsigned long long)(tenths / 10), (unsigned long long)(tenths % 10));
+}
+
+/* What the sizes are worth: by the ledger how well they foretell the next request, by estimates alone how much of what was reported they
+ * account for. */
+static void put_calibration(struct ctxp_raw sessions, const struct ctxp_style *style, struct ctxp_buf *out) {
+  struct calibrated c = calibrated(sessions);
+  ctxp_auto_buf text = {0};
+  if (c.ledger && c.growth) {
+    ctxp_buf_str(&text, "Sizes are what the reported input grew by. Before a request was known, its growth was foretold to within ");
+    put_tenths(&text, c.wrong, c.growth);
+    ctxp_buf_str(&text, " (sum of the errors, of the growth)");
+    if (c.misfits) {
+      ctxp_buf_str(&text, "; ");
+      ctxp_put_counted(&text, c.misfits, "request");
+      ctxp_buf_str(&text, " did not fit and taught nothing");
+    }
+    ctxp_buf_char(&text, '.');
+    ctxp_buf_char(out, '\n');
+    ctxp_put_wrapped(out, style, ctxp_buf_cstr(&text));
+  }
+  if (!c.visible || (u128)c.visible * 5 >= (u128)c.reported * 4) return;
+  ctxp_buf_reset(&text);
+  ctxp_buf_str(&text, "The messages are estimated at ");
+  ctxp_put_count(&text, c.visible);
+  ctxp_buf_str(&text, " of the ");
+  ctxp_put_count(&text, c.reported);
+  ctxp_buf_str(&text, " reported input tokens (");
+  put_tenths(&text, c.visible, c.reported);
+  ctxp_buf_str(&text, "). Each request's input is split over its messages by their estimates, so what none of them shows, such as the "
+                      "system prompt and the tool declarations, is in their rows too.");
+  ctxp_buf_char(out, '\n');
+  ctxp_put_wrapped(out, style, ctxp_buf_cstr(&text));
 }
 
 static struct ctxp_str bust_cause(struct ctxp_str cause) {
@@ -294,8 +190,7 @@ static int put_busts(struct ctxp_raw list, const struct ctxp_style *style, struc
   struct ctxp_raw bust;
   uint32_t left;
   if (!list.len || ctxp_array_open(&it, &left) < 0 || !left) return 0;
-  ctxp_put_heading(
-      out, style, "Cache lost: what the last request had left in the cache, and the next had to pay in full (part of the bill)");
+  ctxp_put_heading(out, style, "Cache lost, and paid for anew (part of the bill, not added to it)");
   while (ctxp_array_next(&it, &left, &bust) > 0) {
     ctxp_auto_buf cost = {0};
     ctxp_table_text(&table, bust_cause(ctxp_map_str(bust, "cause")));
@@ -364,15 +259,44 @@ static int put_passed_over(struct ctxp_raw list, const struct ctxp_style *style,
   return r;
 }
 
+static int put_grain(struct ctxp_raw reply, enum ctxp_grain grain, const struct ctxp_bill_options *options, const struct ctxp_style *style,
+    struct ctxp_buf *out) {
+  if (grain == CTXP_GRAIN_SESSION) return ctxp_bill_sessions(reply, options, style, out);
+  return grain < CTXP_GRAIN_DAY ? ctxp_bill_material(reply, grain, options, style, out) :
+                                  ctxp_bill_groups(reply, grain, options, style, out);
+}
+
+/* what the question was narrowed to */
+static void put_filter(struct ctxp_raw filter, struct ctxp_buf *out) {
+  static const char *const names[] = {"agent", "session", "model"};
+  uint64_t since = ctxp_map_u64(filter, "sinceMs", 0);
+  unsigned n = 0;
+  if (!filter.len) return;
+  for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+    struct ctxp_str value = ctxp_map_str(filter, names[i]);
+    if (!value.len) continue;
+    ctxp_buf_printf(out, "%s%s ", n++ ? ", " : "Only ", names[i]);
+    ctxp_term_text(out, value);
+  }
+  if (since) {
+    ctxp_buf_str(out, n++ ? ", since " : "Only since ");
+    ctxp_put_local(out, since);
+  }
+  if (n) ctxp_buf_char(out, '\n');
+}
+
 int ctxp_bill_print(struct ctxp_raw reply, struct ctxp_raw passed_over, const struct ctxp_bill_options *options,
     const struct ctxp_style *style, struct ctxp_buf *out) {
   if (ctxp_raw_type(ctxp_map_get(reply, "totals")) != CTXP_PACK_MAP) return -EBADMSG;
+  put_filter(ctxp_map_get(reply, "filter"), out);
+  if (options->balance) return ctxp_balance_print(ctxp_map_get(reply, "balance"), true, style, out);
   if (options->grain >= 0) return put_grain(reply, (enum ctxp_grain)options->grain, options, style, out);
   put_totals(reply, style, out);
   int r = 0;
   for (int grain = 0; r == 0 && grain < CTXP_GRAIN_MESSAGE; grain++) r = put_grain(reply, (enum ctxp_grain)grain, options, style, out);
-  if (r == 0) put_invisible(ctxp_map_get(reply, "sessions"), out);
+  if (r == 0) put_calibration(ctxp_map_get(reply, "sessions"), style, out);
   if (r == 0) r = put_busts(ctxp_map_get(reply, "cacheBusts"), style, out);
+  if (r == 0) r = ctxp_balance_print(ctxp_map_get(reply, "balance"), false, style, out);
   if (r == 0) r = ctxp_savings_potential(ctxp_map_get(reply, "potential"), style, out);
   if (r == 0) r = put_passed_over(passed_over, style, out);
   return r < 0 ? r : ctxp_buf_error(out);

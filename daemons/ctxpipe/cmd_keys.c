@@ -44,9 +44,11 @@ const struct ctxp_command ctxp_cmd_keys = {
     .operands_max = 256,
     .example = "ctxpipe keys ~/.config/ctxpipe/keys laptop",
     .run = run,
-    .details = "Makes the collector's key pair in DIR, where there is none, and for each CLIENT one file with all that it needs to "
-               "connect. Files are\n"
-               "readable by their owner alone, and none is written over. Ingest on tcp:// is encrypted (CURVE), and lets in only the "
-               "clients that\n"
-               "stand in DIR/clients; take a line out there, and start the pipeline again, to shut one out.",
+    .details =
+        "Makes the collector's key pair in DIR, where there is none, and for each CLIENT one file with all that it needs to "
+        "connect. Files are\n"
+        "readable by their owner alone, and none is written over. Ingest on tcp:// is encrypted (CURVE), and lets in only the "
+        "clients that\n"
+        "stand in DIR/clients. The pipeline sees at once what changes there: a new client gets in, and one whose line was taken out\n"
+        "does not connect again.",
 };

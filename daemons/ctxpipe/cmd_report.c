@@ -16,9 +16,9 @@ static int ask_fold(struct ctxp_private *private, const struct ctxp_spend_choice
 static int work(const struct ctxp_args *args, const struct ctxp_spend_choice *choice, struct ctxp_import_result *result,
     struct ctxp_buf *reply, struct ctxp_error *err) {
   struct ctxp_private private;
-  int r = ctxp_private_open(ctxp_args_get(args, "prices"), &private, err);
+  int r = ctxp_private_open(ctxp_args_get(args, "prices"), ctxp_args_get(args, "sizes"), &private, err);
   if (r < 0) return r;
-  r = ctxp_importing(args, ctxp_pipeline_node(private.config, CTXP_ROLE_COLLECTOR_NODE)->ingest[0], true, result, err);
+  r = ctxp_importing(args, NULL, ctxp_pipeline_node(private.config, CTXP_ROLE_COLLECTOR_NODE)->ingest[0], true, result, err);
   if (r == 0 && result->files) r = ctxp_private_settle(&private, err);
   if (r == 0 && result->files) r = ask_fold(&private, choice, reply, err);
   struct ctxp_error closing;
@@ -39,7 +39,9 @@ static int run(const struct ctxp_args *args) {
   struct ctxp_import_result result = {0};
   struct ctxp_error err;
   ctxp_auto_buf reply = {0};
-  int r = ctxp_spend_choose(args, &choice, &err);
+  static const char *const sizes[] = {"ledger", "estimate", NULL};
+  int unused, r = ctxp_spend_choose(args, &choice, &err);
+  if (r == 0) r = ctxp_args_choice(args, "sizes", sizes, 0, &unused, &err);
   if (r == 0) r = ctxp_importing_choose(args, &err);
   if (r < 0) return ctxp_command_misuse(&err);
   if (ctxp_importing_check(args, &err) < 0) return ctxp_command_fail(&err);
@@ -56,7 +58,11 @@ static int run(const struct ctxp_args *args) {
 static const struct ctxp_flag flags[] = {
     CTXP_SPEND_FLAGS,
     {.name = "prices", .value = "FILE", .help = "a price table that goes over the built-in one"},
-    CTXP_IMPORTING_FLAGS,
+    {.name = "sizes",
+        .value = "KIND",
+        .help = "how large a message is: ledger (default), what the reported input grew by when it came in; estimate, what its text or "
+                "the producer says"},
+    CTXP_IMPORTING_FORMAT,
     {.name = NULL},
 };
 const struct ctxp_command ctxp_cmd_report = {

@@ -20,14 +20,12 @@ static int run(const struct ctxp_args *args) {
   struct ctxp_error err;
   int r = ctxp_spend_choose(args, &choice, &err);
   if (r < 0) return ctxp_command_misuse(&err);
-  choice.agent = ctxp_args_get(args, "agent");
   return show(args, &choice, &err) < 0 ? ctxp_command_fail(&err) : 0;
 }
 
 static const struct ctxp_flag flags[] = {
     CTXP_PIPELINE_FLAGS,
     CTXP_SPEND_FLAGS,
-    {.name = "agent", .value = "NAME", .help = "only this agent"},
     {.name = NULL},
 };
 const struct ctxp_command ctxp_cmd_spend = {

@@ -8,8 +8,13 @@
 #include "ctxpipe/bill_rows.h"
 
 static const char *const texts[CTXP_GRAINS][8] = {{"band", NULL}, {"band", "kind", "label", NULL}, {"tool", NULL},
-    {"label", "band", "tool", "path", "agent", "session", "thread", NULL}};
-static const char *const figures[] = {"own", "billed", "cost", "costTiered", "messages", "turns", "first", "last", NULL};
+    {"label", "band", "tool", "path", "agent", "session", "thread", NULL}, {"day", NULL}, {"project", NULL}, {"model", NULL},
+    {"agent", NULL}, {"agent", "session", "thread", "parentThread", "spawnedBy", "project", NULL}};
+static const char *const of_material[] = {"own", "billed", "cost", "costTiered", "messages", "turns", "first", "last", NULL};
+static const char *const of_requests[] = {"requests", "requestsUnreported", "input", "cacheRead", "cacheWrite5m", "cacheWrite1h", "output",
+    "reasoning", "billed", "cost", "costInput", "unpricedTokens", NULL};
+
+static const char *const *figures_of(enum ctxp_grain grain) { return grain < CTXP_GRAIN_DAY ? of_material : of_requests; }
 
 static void put_text(struct ctxp_buf *out, struct ctxp_str text) {
   bool plain = true;
@@ -36,6 +41,7 @@ static void put_row(struct ctxp_buf *out, enum ctxp_grain grain, const struct ct
     if (i) ctxp_buf_char(out, ',');
     put_text(out, ctxp_map_str(row->map, texts[grain][i]));
   }
+  const char *const *figures = figures_of(grain);
   for (unsigned i = 0; figures[i]; i++) {
     ctxp_buf_char(out, ',');
     if (ctxp_str_starts(ctxp_str(figures[i]), "cost"))
@@ -53,7 +59,7 @@ int ctxp_csv_print(struct ctxp_raw reply, const struct ctxp_bill_options *option
   int r = ctxp_bill_rows_read(reply, grain, options->sort, &rows, &count);
   if (r < 0) return r;
   for (unsigned i = 0; texts[grain][i]; i++) ctxp_buf_printf(out, "%s%s", i ? "," : "", texts[grain][i]);
-  for (unsigned i = 0; figures[i]; i++) ctxp_buf_printf(out, ",%s", figures[i]);
+  for (unsigned i = 0; figures_of(grain)[i]; i++) ctxp_buf_printf(out, ",%s", figures_of(grain)[i]);
   ctxp_buf_str(out, "\r\n");
   for (unsigned i = 0; i < count; i++) put_row(out, grain, &rows[i]);
   free(rows);

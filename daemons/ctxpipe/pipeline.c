@@ -58,7 +58,32 @@ static void put_nodes(struct ctxp_buf *out) {
   }
 }
 
-int ctxp_pipeline_private(const char *dir, const char *prices, struct ctxp_config **ret_config, struct ctxp_error *err) {
+/* one option of a node gets another value */
+static int set_option(struct ctxp_node_config *node, const char *name, const char *value) {
+  struct ctxp_cursor it = ctxp_cursor(ctxp_buf_raw(&node->options));
+  ctxp_auto_buf options = {0};
+  struct ctxp_raw old;
+  struct ctxp_str key;
+  uint32_t left;
+  int r = ctxp_map_open(&it, &left);
+  if (r < 0) return r;
+  ctxp_pack_map(&options, left);
+  while ((r = ctxp_map_next(&it, &left, &key, &old)) > 0) {
+    ctxp_pack_str(&options, key);
+    if (ctxp_str_is(key, name))
+      ctxp_pack_cstr(&options, value);
+    else
+      ctxp_pack_raw(&options, old);
+  }
+  if (r == 0) r = ctxp_buf_error(&options);
+  if (r < 0) return r;
+  ctxp_buf_deinit(&node->options);
+  node->options = options;
+  options = (struct ctxp_buf){0};
+  return 0;
+}
+
+int ctxp_pipeline_private(const char *dir, const char *prices, const char *sizes, struct ctxp_config **ret_config, struct ctxp_error *err) {
   ctxp_auto_buf text = {0}, run = {0}, state = {0};
   ctxp_auto_free char *file = prices ? realpath(prices, NULL) : NULL;
   if (prices && !file) return ctxp_error_set(err, -errno, "could not read the price table '%s': %s", prices, strerror(errno));
@@ -78,6 +103,12 @@ int ctxp_pipeline_private(const char *dir, const char *prices, struct ctxp_confi
   ctxp_buf_str(&text, "]\n");
   int r = parse_builtin(&text, ret_config, err);
   if (r < 0) return r;
+  for (unsigned i = 0; r == 0 && sizes && i < (*ret_config)->node_count; i++)
+    if ((*ret_config)->nodes[i].ops->role == CTXP_ROLE_FOLD_NODE) r = set_option(&(*ret_config)->nodes[i], "sizes", sizes);
+  if (r < 0) {
+    *ret_config = ctxp_topology_free(*ret_config);
+    return ctxp_error_set(err, r, "the fold's options could not be set");
+  }
   (*ret_config)->fleeting = true;
   ctxp_topology_leave_out(*ret_config, CTXP_ROLE_SINK_NODE); /* the fold is asked; nobody would read their files */
   return 0;
@@ -171,11 +202,32 @@ int ctxp_pipeline_status(
   return call(config, node, &request, timeout_ms, ret_reply, err);
 }
 
+/* What the supervisor says of a node that it has given up; `name` empty: of any. false: there is none. */
+static bool given_up(const struct ctxp_config *config, const char *name, struct ctxp_error *ret_why) {
+  ctxp_auto_buf supervisor = {0};
+  struct ctxp_raw node;
+  uint32_t left;
+  if (ctxp_rundir_read(config->run_dir, &supervisor, ret_why) != 0) return false;
+  struct ctxp_cursor it = ctxp_cursor(ctxp_map_get(ctxp_buf_raw(&supervisor), "nodes"));
+  if (ctxp_array_open(&it, &left) < 0) return false;
+  while (ctxp_array_next(&it, &left, &node) > 0) {
+    if (!ctxp_str_is(ctxp_map_str(node, "state"), "failed") || (*name && !ctxp_str_is(ctxp_map_str(node, "node"), name))) continue;
+    struct ctxp_str last = ctxp_map_str(node, "lastError");
+    ctxp_error_set(ret_why, -ESRCH, "%.*s", (int)last.len, last.ptr);
+    return true;
+  }
+  return false;
+}
+
 /* What was acknowledged before the question is in the answer, unless the fold is far behind: then it is said, and what it has is shown. */
 static void catch_up(const struct ctxp_config *config, const char *fold) {
   const struct ctxp_node_config *collector = ctxp_pipeline_node(config, CTXP_ROLE_COLLECTOR_NODE);
   ctxp_auto_buf status = {0};
   struct ctxp_error err;
+  if (given_up(config, "", &err)) {
+    fprintf(stderr, "ctxpipe: the figures are those before a node was given up: %s\n", err.text);
+    return;
+  }
   int r = collector ? ctxp_pipeline_status(config, collector->name, CATCH_UP_MS, &status, &err) : -ENOENT;
   if (r == 0) r = ctxp_pipeline_wait(config, fold, ctxp_map_u64(ctxp_buf_raw(&status), "head", 0), CATCH_UP_MS, &err);
   if (r < 0)
@@ -185,6 +237,7 @@ static void catch_up(const struct ctxp_config *config, const char *fold) {
 int ctxp_pipeline_ask_fold(const struct ctxp_config *config, struct ctxp_raw query, struct ctxp_buf *ret_reply, struct ctxp_error *err) {
   const struct ctxp_node_config *fold = ctxp_pipeline_node(config, CTXP_ROLE_FOLD_NODE);
   if (!fold) return ctxp_error_set(err, -ENOENT, "the topology has no fold; add a node with 'daemon: fold'");
+  if (given_up(config, fold->name, err)) return -ESRCH;
   catch_up(config, fold->name);
   return ctxp_pipeline_query(config, fold->name, query, ret_reply, err);
 }

@@ -18,9 +18,9 @@ int ctxp_pipeline_config(const struct ctxp_args *args, struct ctxp_config **ret_
 /* -ENOENT with a sentence: none runs there. */
 int ctxp_pipeline_find(const struct ctxp_args *args, struct ctxp_pipeline *ret_pipeline, struct ctxp_error *err)
     __attribute__((warn_unused_result));
-/* The built-in topology in a temporary directory, with nothing kept beyond what is needed. prices: goes over the built-in table; may be
- * NULL. */
-int ctxp_pipeline_private(const char *dir, const char *prices, struct ctxp_config **ret_config, struct ctxp_error *err)
+/* The built-in topology in a temporary directory, with nothing kept beyond what is needed. prices: goes over the built-in table; sizes:
+ * the fold's option of that name; both may be NULL. */
+int ctxp_pipeline_private(const char *dir, const char *prices, const char *sizes, struct ctxp_config **ret_config, struct ctxp_error *err)
     __attribute__((warn_unused_result));
 void ctxp_pipeline_deinit(struct ctxp_pipeline *pipeline);
 /* The first node of a role; NULL: none. */

@@ -58,12 +58,12 @@ static void keep_memory(void) {
   mallopt(M_TOP_PAD, 1 << 20);
 }
 
-int ctxp_private_open(const char *prices, struct ctxp_private *ret_private, struct ctxp_error *err) {
+int ctxp_private_open(const char *prices, const char *sizes, struct ctxp_private *ret_private, struct ctxp_error *err) {
   struct ctxp_private p = {.launch = {.life = -1}, .lock = -1};
   keep_memory();
   int r = ctxp_private_dir(p.dir, sizeof(p.dir), &p.lock, err);
   if (r < 0) return r;
-  r = ctxp_pipeline_private(p.dir, prices, &p.config, err);
+  r = ctxp_pipeline_private(p.dir, prices, sizes, &p.config, err);
   if (r == 0) {
     struct ctxp_launch_options options = {
         .config = p.config, .log_level = "warn", .be = be_node, .remove_when_done = p.dir, .stop = &ctxp_stop};

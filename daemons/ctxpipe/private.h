@@ -10,8 +10,9 @@ struct ctxp_private {
   struct ctxp_config *config;
   struct ctxp_launch launch;
 };
-/* prices: a file that goes over the built-in table; NULL: none. Waits until it accepts events. */
-int ctxp_private_open(const char *prices, struct ctxp_private *ret_private, struct ctxp_error *err) __attribute__((warn_unused_result));
+/* prices: a file that goes over the built-in table; sizes: the fold's option of that name; NULL: none. Waits until it accepts events. */
+int ctxp_private_open(const char *prices, const char *sizes, struct ctxp_private *ret_private, struct ctxp_error *err)
+    __attribute__((warn_unused_result));
 /* Waits until fold and sinks have everything that the collector has. -EINTR: a signal came; <0 with a node's last words: one has failed. */
 int ctxp_private_settle(struct ctxp_private *private, struct ctxp_error *err) __attribute__((warn_unused_result));
 /* 0, or the last words of a node that has failed. */

@@ -36,7 +36,7 @@ int ctxp_savings_potential(struct ctxp_raw potential, const struct ctxp_style *s
       {"of", CTXP_COLUMN_NUMBER}, {"share", CTXP_COLUMN_NUMBER}, {"tokens of", CTXP_COLUMN_TEXT}};
   struct ctxp_table table = {.columns = columns, .column_count = 5};
   if (ctxp_raw_type(potential) != CTXP_PACK_MAP) return 0;
-  ctxp_put_heading(out, style, "Potential savings (what the mechanisms would have kept out, had the agent asked; estimates, in no total)");
+  ctxp_put_heading(out, style, "Potential savings, had the agent asked (estimates, in no total)");
   for (size_t i = 0; i < sizeof(mechanisms) / sizeof(*mechanisms); i++) {
     struct ctxp_raw figures = ctxp_map_get(potential, mechanisms[i]);
     ctxp_auto_buf saved = {0};

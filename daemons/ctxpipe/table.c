@@ -7,7 +7,7 @@
 
 #define BAR_COLUMNS 20
 #define BAR_MIN 4 /* a bar below this says nothing: it goes */
-#define TEXT_MIN 12 /* a text column is not cut below this */
+#define TEXT_MIN 8 /* a text column is not cut below this */
 
 struct cell {
   size_t at, len; /* in texts */
@@ -178,6 +178,24 @@ int ctxp_table_print(const struct ctxp_table *table, const struct ctxp_style *st
     end_line(out, start);
   }
   return ctxp_buf_error(out);
+}
+
+void ctxp_put_wrapped(struct ctxp_buf *out, const struct ctxp_style *style, const char *text) {
+  unsigned columns = style->columns && style->columns < 80 ? style->columns : 80, at = 0;
+  while (*text) {
+    size_t len = strcspn(text, " ");
+    unsigned width = ctxp_term_width((struct ctxp_str){text, len});
+    if (at && at + 1 + width > columns) {
+      ctxp_buf_char(out, '\n');
+      at = 0;
+    }
+    if (at) ctxp_buf_char(out, ' ');
+    ctxp_buf_add(out, text, len);
+    at += width + (at ? 1 : 0);
+    text += len;
+    while (*text == ' ') text++;
+  }
+  ctxp_buf_char(out, '\n');
 }
 
 void ctxp_put_heading(struct ctxp_buf *out, const struct ctxp_style *style, const char *text) {

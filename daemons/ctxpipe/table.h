@@ -60,5 +60,7 @@ void ctxp_table_bar(struct ctxp_table *table, uint64_t part, uint64_t whole); /*
 int ctxp_table_print(const struct ctxp_table *table, const struct ctxp_style *style, struct ctxp_buf *out)
     __attribute__((warn_unused_result));
 void ctxp_table_deinit(struct ctxp_table *table);
+/* A text in lines of at most 80 columns (fewer on a narrower terminal), broken at blanks; ends with a newline. */
+void ctxp_put_wrapped(struct ctxp_buf *out, const struct ctxp_style *style, const char *text);
 /* A heading, after a blank line where something stands before it. */
 void ctxp_put_heading(struct ctxp_buf *out, const struct ctxp_style *style, const char *text);

@@ -34,7 +34,7 @@ struct claude_message {
   uint32_t line;
   uint32_t tokens, images;
   uint32_t text_at, text_len; /* of a result or a listing of skills: its content's JSON, within the line */
-  uint64_t units;
+  uint64_t units, pieces;
   uint8_t band, role;
   bool person, failed, listing; /* of skills */
 };

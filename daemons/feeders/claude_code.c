@@ -136,6 +136,7 @@ static int send_message(struct emitter *e, struct ctxp_thread *thread, uint64_t 
   message->role = (enum ctxp_role)m->role;
   message->band = (enum ctxp_band)m->band;
   message->tokens = m->tokens;
+  ctxp_set(message, context_message, pieces, m->pieces);
   ctxp_set(message, context_message, chars, m->units);
   if (m->label) ctxp_set(message, context_message, label, text_of(e, m->label));
   if (m->answers) {
@@ -170,6 +171,7 @@ static int send_reply(struct emitter *e, struct ctxp_thread *thread, uint64_t ba
   message->role = CTXP_ROLE_assistant;
   message->band = CTXP_BAND_assistant;
   message->tokens = m->tokens;
+  ctxp_set(message, context_message, pieces, m->pieces);
   ctxp_set(message, context_message, chars, m->units);
   if (message->calls.count) message->has |= UINT64_C(1) << CTXP_IX_context_message_calls;
   if (response->thinks) {

@@ -6,6 +6,7 @@
 #include "feeders/claude.h"
 #include "feeders/content.h"
 #include "tokens/estimate.h"
+#include "tokens/pieces.h"
 
 enum {
   K_TYPE,
@@ -94,6 +95,7 @@ static void add_text(struct reader *r, enum ctxp_band band, const struct ctxp_co
     if (line->message_count == UINT16_MAX || !(m = new_message(r, CTXP_ROLE_user))) return;
     line->message_count++;
     m->band = (uint8_t)band;
+    m->pieces = CTXP_PIECES_MESSAGE;
     m->id = line->uuid;
     m->person = band == CTXP_BAND_user_prompt && !line->sidechain;
     if (++r->texts > 1) {
@@ -105,6 +107,7 @@ static void add_text(struct reader *r, enum ctxp_band band, const struct ctxp_co
   }
   m->tokens += (uint32_t)content->tokens;
   m->units += content->units;
+  m->pieces += content->pieces;
   m->images += content->images;
 }
 
@@ -122,6 +125,7 @@ static void add_result(struct reader *r, uint32_t block) {
   m->band = CTXP_BAND_tool_output; /* until its call is known */
   m->tokens = (uint32_t)content.tokens;
   m->units = content.units;
+  m->pieces = content.pieces + CTXP_PIECES_MESSAGE;
   m->images = content.images;
   m->failed = ctxp_json_bool(r->json, at[2], false);
   span(r, at[1], &m->text_at, &m->text_len);
@@ -174,10 +178,12 @@ static void attachment_content(struct reader *r, struct ctxp_str type, struct ct
     ctxp_content_all(json, ctxp_json_get(json, attachment, "filename"), sum);
   } else if (ctxp_str_ends(type, "_delta")) { /* lists: their JSON without the type */
     size_t units = ctxp_json_compact_units(json, attachment) - (sizeof("\"type\":\"\",") - 1) - ctxp_utf16_units(type);
-    *sum = (struct ctxp_content){.tokens = ctxp_chars4(units), .units = units};
+    *sum = (struct ctxp_content){
+        .tokens = ctxp_chars4(units), .units = units, .pieces = ctxp_pieces(ctxp_json_source(json, attachment))};
   } else if (ctxp_json_type(json, content) == CTXP_JSON_ARRAY && ctxp_str_ends(type, "_reminder")) {
     size_t units = ctxp_json_compact_units(json, content);
-    *sum = (struct ctxp_content){.tokens = ctxp_chars4(units), .units = units};
+    *sum = (struct ctxp_content){
+        .tokens = ctxp_chars4(units), .units = units, .pieces = ctxp_pieces(ctxp_json_source(json, content))};
   } else {
     ctxp_content_all(json, ctxp_json_type(json, content) == CTXP_JSON_OBJECT ? ctxp_json_get(json, content, "content") : content, sum);
   }
@@ -206,6 +212,7 @@ static void read_attachment(struct reader *r) {
   m->band = (uint8_t)attachment_band(type);
   m->tokens = (uint32_t)sum.tokens;
   m->units = sum.units;
+  m->pieces = sum.pieces + CTXP_PIECES_MESSAGE;
   m->images = sum.images;
   if (m->band == CTXP_BAND_file_view) m->label = name_of(r, ctxp_json_text(json, ctxp_json_get(json, r->at[K_ATTACHMENT], "filename")));
   if (m->band == CTXP_BAND_memory) m->label = name_of(r, ctxp_json_text(json, ctxp_json_get(json, r->at[K_ATTACHMENT], "path")));
@@ -253,6 +260,7 @@ static struct claude_response *response_for(struct reader *r, uint32_t id, uint3
   struct claude_response *made = &c->responses[c->response_count++];
   *made = (struct claude_response){.id = id, .request = request, .first = r->number, .message = c->message_count - 1, .twin = newest};
   m->band = CTXP_BAND_assistant;
+  m->pieces = CTXP_PIECES_REPLY;
   m->id = key;
   if (newest) {
     struct ctxp_str text = ctxp_texts_text(&c->names, key), told = ctxp_texts_text(&c->names, request);
@@ -276,6 +284,7 @@ static void add_call(struct reader *r, struct claude_response *response, uint32_
   uint32_t tokens = (uint32_t)(ctxp_chars4(name_units) + ctxp_chars4(input_units));
   m->tokens += tokens;
   m->units += name_units + input_units;
+  m->pieces += ctxp_content_call_pieces(json, at[1], at[2]);
   uint32_t id = name_of(r, ctxp_json_text(json, at[0]));
   if (!id) return;
   if (ctxp_grow(&c->calls, &c->call_cap, c->call_count, sizeof(*c->calls)) < 0) {
@@ -328,6 +337,7 @@ static void add_block(struct reader *r, struct claude_response *response, uint32
   if (!ctxp_str_is(type, "tool_reference")) ctxp_content_block(r->json, block, &sum);
   m->tokens += (uint32_t)sum.tokens;
   m->units += sum.units;
+  m->pieces += sum.pieces + CTXP_PIECES_REPLY_TEXT * sum.texts;
 }
 
 static void read_assistant(struct reader *r) {
@@ -357,6 +367,7 @@ static void read_assistant(struct reader *r) {
   if (ctxp_json_type(json, at[2]) == CTXP_JSON_STRING && !repeated(r, response, at[2])) ctxp_content_all(json, at[2], &sum);
   r->c->messages[response->message].tokens += (uint32_t)sum.tokens;
   r->c->messages[response->message].units += sum.units;
+  r->c->messages[response->message].pieces += sum.pieces + CTXP_PIECES_REPLY_TEXT * sum.texts;
   for (uint32_t it = at[2]; ctxp_json_each(json, at[2], &it);) add_block(r, response, it);
 }
 

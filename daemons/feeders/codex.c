@@ -12,6 +12,7 @@
 #include "feeders/script.h"
 #include "feeders/story.h"
 #include "tokens/estimate.h"
+#include "tokens/pieces.h"
 
 enum item { ITEM_OTHER,
   ITEM_PERSON,
@@ -29,6 +30,7 @@ struct reader {
   struct ctxp_request window;
   uint8_t *items; /* enum item, by place in the window */
   uint32_t item_cap, model, family /* name */, nested /* items of this record so far */;
+  uint32_t open; /* the prompt whose reply is being read, behind its count: + 1 */
   uint64_t line, chain; /* chain: hash of the items since the last count */
   struct usage total; /* cumulative, of the last count */
   bool counted, before, replied; /* before: counts stand before their replies */
@@ -41,6 +43,11 @@ static struct ctxp_str text_at(struct reader *r, uint32_t object, const char *ke
 }
 
 /* ---- items ---- */
+static void add_reply(struct ctxp_story_prompt *p, uint32_t message) {
+  if (!p->reply) p->reply = message + 1;
+  p->replies = message + 2 - p->reply;
+}
+
 static void place(struct reader *r, uint32_t message, enum item item) {
   if (ctxp_grow(&r->items, &r->item_cap, r->window.count, sizeof(*r->items)) < 0) {
     r->s->failed = true;
@@ -49,6 +56,8 @@ static void place(struct reader *r, uint32_t message, enum item item) {
   r->items[r->window.count] = (uint8_t)item;
   ctxp_request_add(r->s, &r->window, message, CTXP_STORY_OWN_BAND);
   r->replied |= item == ITEM_REPLY;
+  if (item != ITEM_REPLY && item != ITEM_OUTPUT) r->open = 0;
+  if (item == ITEM_REPLY && r->open) add_reply(&r->s->prompts[r->open - 1], message);
 }
 
 static void mix(struct reader *r, uint32_t value) {
@@ -75,6 +84,7 @@ static void set_content(struct reader *r, struct ctxp_story_message *m, uint32_t
   ctxp_content_all(r->json, content, &sum);
   m->tokens = sum.tokens;
   m->units = sum.units;
+  m->pieces += sum.pieces + (m->role == CTXP_ROLE_assistant ? CTXP_PIECES_REPLY_TEXT * sum.texts : 0);
   m->images = sum.images;
   mix(r, content);
 }
@@ -138,10 +148,8 @@ static void read_call(struct reader *r, uint32_t payload) {
   if (!json) input = custom != CTXP_JSON_NONE ? custom : ctxp_json_get(r->json, payload, "action");
   struct ctxp_story_message *m = new_message(r, CTXP_ROLE_assistant, CTXP_BAND_assistant, ITEM_REPLY, &number);
   bool string = ctxp_json_type(r->json, input) == CTXP_JSON_STRING;
-  uint64_t units = string ? ctxp_json_units(r->json, input) : ctxp_json_compact_units(r->json, input),
-           name_units = ctxp_json_units(r->json, name);
-  ctxp_story_add_units(m, name_units);
-  ctxp_story_add_units(m, units);
+  ctxp_story_add_text(r->json, m, name);
+  ctxp_story_add_json(r->json, m, input);
   uint64_t tokens = m->tokens;
   mix(r, id);
   mix(r, input);
@@ -154,7 +162,7 @@ static void read_call(struct reader *r, uint32_t payload) {
     call->text = true;
     if (!r->compacted) read_arguments(r, call, input);
   } else if (string) { /* a patch, a program */
-    call->content_tokens = (uint32_t)ctxp_chars4(units);
+    call->content_tokens = (uint32_t)ctxp_chars4(ctxp_json_units(r->json, input));
   }
 }
 
@@ -173,8 +181,12 @@ static void read_output(struct reader *r, uint32_t payload) {
 }
 
 static void read_reasoning(struct reader *r, uint32_t payload) {
-  new_message(r, CTXP_ROLE_assistant, CTXP_BAND_assistant, ITEM_REPLY, NULL)->thinks = true;
-  mix(r, ctxp_json_get(r->json, payload, "encrypted_content"));
+  struct ctxp_story_message *m = new_message(r, CTXP_ROLE_assistant, CTXP_BAND_assistant, ITEM_REPLY, NULL);
+  uint32_t encrypted = ctxp_json_get(r->json, payload, "encrypted_content");
+  m->thinks = true;
+  m->pieces = 1; /* all of it is thinking, which the counts tell */
+  m->signature_units = ctxp_json_units(r->json, encrypted);
+  mix(r, encrypted);
 }
 
 static void pass_over(struct reader *r, const char *type, struct ctxp_str inner) {
@@ -194,8 +206,7 @@ static void read_item(struct reader *r, uint32_t payload) {
   } else if (ctxp_str_ends(type, "_call")) {
     read_call(r, payload);
   } else if (ctxp_str_is(type, "compaction") || ctxp_str_is(type, "compaction_summary")) {
-    ctxp_story_add_units(
-        new_message(r, CTXP_ROLE_user, CTXP_BAND_history, ITEM_OTHER, NULL), ctxp_json_compact_units(r->json, payload));
+    ctxp_story_add_json(r->json, new_message(r, CTXP_ROLE_user, CTXP_BAND_history, ITEM_OTHER, NULL), payload);
   } else {
     pass_over(r, "response_item", type);
   }
@@ -221,7 +232,7 @@ static void read_compacted(struct reader *r, uint32_t payload) {
     for (uint32_t it = history; ctxp_json_each(r->json, history, &it);) read_item(r, it);
     r->compacted = false;
   } else {
-    ctxp_story_add_units(new_message(r, CTXP_ROLE_user, CTXP_BAND_history, ITEM_OTHER, NULL), ctxp_json_units(r->json, message));
+    ctxp_story_add_text(r->json, new_message(r, CTXP_ROLE_user, CTXP_BAND_history, ITEM_OTHER, NULL), message);
   }
   r->chain = 0;
   if (r->window.count) ctxp_story_compaction(r->s, r->window.items[r->window.count - 1].message, 0);
@@ -255,17 +266,16 @@ static uint32_t call_identity(struct reader *r, struct usage last) {
   return ctxp_story_name(r->s, ctxp_buf_view(&r->scratch));
 }
 
-/* how much of the window was in the request that this count reports; *ret_reply: the first item of its reply + 1 */
-static uint32_t request_of(const struct reader *r, uint32_t *ret_reply) {
+/* how much of the window was in the request that this count reports */
+static uint32_t request_of(const struct reader *r) {
   uint32_t count = r->window.count;
   while (!r->before && count && r->items[count - 1] == ITEM_OUTPUT) count--;
   while (count && r->items[count - 1] == ITEM_REPLY) count--;
-  *ret_reply = count < r->window.count && r->items[count] == ITEM_REPLY ? count + 1 : 0;
   return count;
 }
 
 static void read_count(struct reader *r, uint32_t payload) {
-  uint32_t info = ctxp_json_get(r->json, payload, "info"), reply;
+  uint32_t info = ctxp_json_get(r->json, payload, "info");
   struct usage total, last;
   if (!read_usage(r, ctxp_json_get(r->json, info, "total_token_usage"), &total)) return;
   bool same = r->counted && total.input == r->total.input && total.output == r->total.output;
@@ -273,11 +283,13 @@ static void read_count(struct reader *r, uint32_t payload) {
   if (!read_usage(r, ctxp_json_get(r->json, info, "last_token_usage"), &last)) last = difference(total, r->total);
   if (!r->counted) r->before = !r->replied;
   r->total = total;
-  uint32_t count = request_of(r, &reply), id = call_identity(r, last);
+  uint32_t count = request_of(r), id = call_identity(r, last);
   struct ctxp_story_prompt *p = ctxp_story_prompt(r->s, &r->window, count, 0);
   p->call_id = id;
   p->model = r->model;
-  if (reply && reply <= r->window.count) p->reply = r->window.items[reply - 1].message + 1;
+  for (uint32_t i = count; i < r->window.count; i++)
+    if (r->items[i] == ITEM_REPLY) add_reply(p, r->window.items[i].message);
+  r->open = r->before ? r->s->prompt_count : 0;
   if (last.cached > last.input) last.cached = last.input;
   p->usage.input = last.input - last.cached;
   ctxp_set(&p->usage, usage, cacheRead, last.cached);
@@ -304,8 +316,8 @@ static void read_meta(struct reader *r, uint32_t payload) {
   s->cwd = ctxp_story_name_at(s, r->json, ctxp_json_get(r->json, payload, "cwd"));
   s->branch = ctxp_story_name_at(s, r->json, ctxp_json_get(r->json, ctxp_json_get(r->json, payload, "git"), "branch"));
   if (ctxp_json_type(r->json, instructions) != CTXP_JSON_STRING) instructions = ctxp_json_get(r->json, payload, "instructions");
-  size_t units = ctxp_json_units(r->json, instructions);
-  if (units) ctxp_story_add_units(new_message(r, CTXP_ROLE_system, CTXP_BAND_system, ITEM_OTHER, NULL), units);
+  if (ctxp_json_units(r->json, instructions))
+    ctxp_story_add_text(r->json, new_message(r, CTXP_ROLE_system, CTXP_BAND_system, ITEM_OTHER, NULL), instructions);
 }
 
 /* what the client itself found that a command reads */

@@ -2,10 +2,17 @@
 #include "codec/msgpack.h"
 #include "feeders/content.h"
 #include "tokens/estimate.h"
+#include "tokens/pieces.h"
 
 static void add_units(struct ctxp_content *sum, size_t units) {
   sum->units += units;
   sum->tokens += ctxp_chars4(units);
+}
+
+static void add_string(struct ctxp_json *json, uint32_t string, struct ctxp_content *sum) {
+  add_units(sum, ctxp_json_units(json, string));
+  sum->pieces += ctxp_pieces(ctxp_json_text(json, string));
+  sum->texts++;
 }
 
 void ctxp_content_block(struct ctxp_json *json, uint32_t block, struct ctxp_content *sum) {
@@ -14,25 +21,30 @@ void ctxp_content_block(struct ctxp_json *json, uint32_t block, struct ctxp_cont
   ctxp_json_pick(json, block, keys, 4, at);
   struct ctxp_str type = ctxp_json_text(json, at[0]);
   if (ctxp_str_is(type, "text") || ctxp_str_is(type, "input_text") || ctxp_str_is(type, "output_text")) {
-    add_units(sum, ctxp_json_units(json, at[1]));
+    add_string(json, at[1], sum);
   } else if (ctxp_str_is(type, "thinking")) {
     add_units(sum, ctxp_json_units(json, at[2]));
   } else if (ctxp_str_is(type, "image") || ctxp_str_is(type, "document") || ctxp_str_is(type, "input_image")) {
     sum->tokens += CTXP_IMAGE_TOKENS;
+    sum->pieces += CTXP_PIECES_IMAGE;
     sum->images++;
   } else if (ctxp_str_is(type, "tool_reference")) {
-    add_units(sum, ctxp_json_units(json, at[3]));
+    add_string(json, at[3], sum);
   }
 }
 
 void ctxp_content_all(struct ctxp_json *json, uint32_t content, struct ctxp_content *sum) {
-  if (ctxp_json_type(json, content) == CTXP_JSON_STRING) add_units(sum, ctxp_json_units(json, content));
+  if (ctxp_json_type(json, content) == CTXP_JSON_STRING) add_string(json, content, sum);
   for (uint32_t it = content; ctxp_json_each(json, content, &it);) {
     if (ctxp_json_type(json, it) == CTXP_JSON_STRING)
-      add_units(sum, ctxp_json_units(json, it));
+      add_string(json, it, sum);
     else
       ctxp_content_block(json, it, sum);
   }
+}
+
+uint64_t ctxp_content_call_pieces(struct ctxp_json *json, uint32_t name, uint32_t arguments) {
+  return ctxp_pieces(ctxp_json_text(json, name)) + ctxp_pieces(ctxp_json_source(json, arguments)) + 2 * CTXP_PIECES_REPLY_TEXT;
 }
 
 int ctxp_content_text(struct ctxp_json *scratch, struct ctxp_str source, struct ctxp_buf *out) {

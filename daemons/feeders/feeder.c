@@ -5,6 +5,7 @@
 #include "base/hash.h"
 #include "ctxpipe/client.h"
 #include "feeders/import.h"
+#include "feeders/texts.h"
 
 #define OPEN_CLIENTS 4
 #define BATCH_BYTES ((size_t)256 << 10)
@@ -17,6 +18,7 @@ struct uplink {
   struct ctxp_client *clients[OPEN_CLIENTS]; /* [at] is the newest, if it is open */
   uint64_t keys[OPEN_CLIENTS]; /* hashes of their keys */
   unsigned at;
+  struct ctxp_texts told; /* hashes of the keys whose earlier refusals were told */
 };
 
 static void refused(void *data, uint64_t seq, struct ctxp_str kind, struct ctxp_str field, struct ctxp_str reason) {
@@ -25,6 +27,18 @@ static void refused(void *data, uint64_t seq, struct ctxp_str kind, struct ctxp_
   if (up->result->refused++) return;
   ctxp_error_write(&up->result->refusal, "%.*s: %.*s%s%.*s", (int)kind.len, kind.ptr, (int)field.len, field.ptr, field.len ? " " : "",
       (int)reason.len, reason.ptr);
+}
+
+/* What was refused of this file before is passed over now: it is told of again, once. */
+static int tell_earlier(struct uplink *up, uint64_t key, struct ctxp_error *err) {
+  struct ctxp_str first, name = {(const char *)&key, sizeof(key)};
+  uint64_t count = ctxp_client_refused_before(up->clients[up->at], &first);
+  bool known = ctxp_texts_find(&up->told, name) != CTXP_NO_NAME;
+  if (!known && ctxp_texts_add(&up->told, name) == CTXP_NO_NAME) return ctxp_error_set(err, -ENOMEM, "out of memory");
+  if (known || !count) return 0;
+  if (!up->result->refused) ctxp_error_write(&up->result->refusal, "%.*s", (int)first.len, first.ptr);
+  up->result->refused += count;
+  return 0;
 }
 
 static bool stopped(const struct uplink *up) { return up->options->stop && *up->options->stop; }
@@ -94,7 +108,7 @@ static int open_key(void *data, const char *key, const char *product, const char
   if (r < 0) return r;
   for (int waited = 0; waited < SILENCE_MS; waited += WAIT_MS) {
     r = ctxp_client_hello(up->clients[up->at], WAIT_MS, ret_position, err);
-    if (r <= 0) return r;
+    if (r <= 0) return r < 0 ? r : tell_earlier(up, hash, err);
     if (stopped(up)) return ctxp_error_set(err, -EINTR, "the import was stopped");
   }
   return ctxp_error_set(err, -ETIMEDOUT, "no collector answers at %s; is the pipeline up?", up->options->endpoint);
@@ -124,6 +138,7 @@ int ctxp_import_run(const struct ctxp_import_options *options, struct ctxp_impor
     if (client) r = flush(&up, client, err);
   }
   for (unsigned i = 0; i < OPEN_CLIENTS; i++) up.clients[i] = ctxp_client_free(up.clients[i]);
+  ctxp_texts_deinit(&up.told);
   if (r == -ESTALE)
     return ctxp_error_set(
         err, r, "another import or watch reads the same sessions now; run it again when that has ended: nothing counts twice");

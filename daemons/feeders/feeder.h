@@ -33,7 +33,7 @@ struct ctxp_import_result {
   struct ctxp_buf passed_over; /* MessagePack array of {file, kind, count} */
   struct ctxp_buf faults; /* sentences, one a line: files that could not be read, in whole or in part */
   unsigned fault_count;
-  struct ctxp_error refusal; /* the first of what was refused: kind, field, reason */
+  struct ctxp_error refusal; /* the first of what was refused, now or when the same files were read before: kind, field, reason */
   struct ctxp_buf remarks; /* sentences, one a line, about files that were read in whole: of which another version was read before */
 };
 /* Is there a format of that name? -EINVAL with a sentence that lists them. */

@@ -23,14 +23,13 @@ static uint32_t name_of(struct reader *r, uint32_t object, const char *key) {
 }
 
 static void add_parts(struct reader *r, struct ctxp_story_message *m, uint32_t content) {
-  if (ctxp_json_type(r->json, content) == CTXP_JSON_STRING) ctxp_story_add_units(m, ctxp_json_units(r->json, content));
+  if (ctxp_json_type(r->json, content) == CTXP_JSON_STRING) ctxp_story_add_text(r->json, m, content);
   for (uint32_t it = content; ctxp_json_each(r->json, content, &it);) {
     uint32_t text = ctxp_json_get(r->json, it, "text");
     if (ctxp_json_type(r->json, text) == CTXP_JSON_STRING) {
-      ctxp_story_add_units(m, ctxp_json_units(r->json, text));
+      ctxp_story_add_text(r->json, m, text);
     } else if (ctxp_json_get(r->json, it, "inlineData") != CTXP_JSON_NONE || ctxp_json_get(r->json, it, "fileData") != CTXP_JSON_NONE) {
-      m->tokens += CTXP_IMAGE_TOKENS;
-      m->images++;
+      ctxp_story_add_image(m);
     }
   }
 }
@@ -44,6 +43,7 @@ static void read_prompt(struct reader *r, uint32_t message, uint32_t id) {
   p->call_id = id;
   p->model = name_of(r, message, "model");
   p->reply = r->s->message_count + 1;
+  p->replies = 1;
   p->reported = ctxp_json_type(r->json, tokens) == CTXP_JSON_OBJECT;
   p->usage.input = input - (cached < input ? cached : input);
   ctxp_set(&p->usage, usage, cacheRead, cached < input ? cached : input);
@@ -70,8 +70,8 @@ static void read_call(struct reader *r, uint32_t reply, uint32_t call) {
   uint32_t id = ctxp_story_name_at(r->s, r->json, at[0]);
   struct ctxp_story_message *m = &r->s->messages[reply];
   uint64_t name_units = ctxp_json_units(r->json, at[1]), units = ctxp_json_compact_units(r->json, at[2]);
-  ctxp_story_add_units(m, name_units);
-  ctxp_story_add_units(m, units);
+  ctxp_story_add_text(r->json, m, at[1]);
+  ctxp_story_add_json(r->json, m, at[2]);
   if (!id) return;
   struct ctxp_story_call *made = ctxp_story_call(r->s, reply, id, ctxp_story_name_at(r->s, r->json, at[1]));
   made->tokens = (uint32_t)(ctxp_chars4(name_units) + ctxp_chars4(units));
@@ -89,7 +89,7 @@ static void read_result(struct reader *r, uint32_t call) {
   struct ctxp_story_message *m =
       ctxp_story_message(r->s, CTXP_ROLE_tool, read ? CTXP_BAND_file_view : CTXP_BAND_tool_output, 0, &number);
   bool text = ctxp_json_type(r->json, answer) == CTXP_JSON_STRING;
-  ctxp_story_add_units(m, text ? ctxp_json_units(r->json, answer) : ctxp_json_compact_units(r->json, answer));
+  ctxp_story_add_json(r->json, m, answer);
   m->id = m->answers = id;
   m->tool = r->s->calls[known - 1].name;
   if (read) m->label = r->s->calls[known - 1].path;

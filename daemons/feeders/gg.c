@@ -7,6 +7,7 @@
 #include "base/str.h"
 #include "feeders/story.h"
 #include "tokens/estimate.h"
+#include "tokens/pieces.h"
 
 struct agent { /* with its window and its pool */
   struct ctxp_request window;
@@ -59,6 +60,18 @@ static uint32_t message_of(
   return number;
 }
 
+/* the pieces of a message whose text is told, with its calls */
+static uint64_t pieces_of(struct reader *r, uint32_t content, const struct ctxp_story_message *m) {
+  uint32_t calls = ctxp_json_get(r->json, 0, "toolCalls");
+  bool reply = m->role == CTXP_ROLE_assistant;
+  uint64_t sum = reply ? CTXP_PIECES_REPLY + CTXP_PIECES_REPLY_TEXT : CTXP_PIECES_MESSAGE;
+  if (ctxp_json_type(r->json, content) != CTXP_JSON_STRING) return 0;
+  sum += ctxp_pieces(ctxp_json_text(r->json, content)) + (uint64_t)CTXP_PIECES_IMAGE * m->images;
+  for (uint32_t it = calls; ctxp_json_each(r->json, calls, &it);)
+    sum += ctxp_content_call_pieces(r->json, ctxp_json_get(r->json, it, "name"), ctxp_json_get(r->json, it, "args"));
+  return sum;
+}
+
 static void read_calls(struct reader *r, uint32_t message) {
   uint32_t calls = ctxp_json_get(r->json, 0, "toolCalls");
   for (uint32_t it = calls; ctxp_json_each(r->json, calls, &it);) {
@@ -96,6 +109,7 @@ static void read_definition(struct reader *r, const struct agent *agent) {
   m->label = name_of(r, 0, "label");
   m->answers = name_of(r, 0, "toolCallId");
   m->images = ctxp_json_size(r->json, ctxp_json_get(r->json, 0, "images"));
+  m->pieces = pieces_of(r, content, m);
   m->result = is == 3 && m->answers;
   m->text = ctxp_story_span(r->s, r->json, content);
   uint32_t call = m->answers ? ctxp_slots_get(&r->s->call_of, m->answers) : 0;

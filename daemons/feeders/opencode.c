@@ -38,6 +38,7 @@ static void read_prompt(struct reader *r, uint32_t info, uint32_t id) {
   p->call_id = id;
   p->model = name_of(r, info, "modelID");
   p->reply = r->s->message_count + 1;
+  p->replies = 1;
   p->usage.input = ctxp_json_u64(r->json, at[0], 0);
   ctxp_set(&p->usage, usage, output, ctxp_json_u64(r->json, at[1], 0));
   ctxp_set(&p->usage, usage, cacheRead, ctxp_json_u64(r->json, ctxp_json_get(r->json, at[3], "read"), 0));
@@ -53,8 +54,8 @@ static void read_call(struct reader *r, uint32_t reply, uint32_t part) {
   uint32_t input = ctxp_json_get(r->json, ctxp_json_get(r->json, part, "state"), "input");
   struct ctxp_story_message *m = &r->s->messages[reply];
   uint64_t name_units = ctxp_json_units(r->json, tool), units = ctxp_json_compact_units(r->json, input);
-  ctxp_story_add_units(m, name_units);
-  ctxp_story_add_units(m, units);
+  ctxp_story_add_text(r->json, m, tool);
+  ctxp_story_add_json(r->json, m, input);
   if (!id) return;
   struct ctxp_story_call *call = ctxp_story_call(r->s, reply, id, ctxp_story_name_at(r->s, r->json, tool));
   call->tokens = (uint32_t)(ctxp_chars4(name_units) + ctxp_chars4(units));
@@ -74,7 +75,7 @@ static void read_result(struct reader *r, uint32_t part) {
   if (!id || !known || ctxp_json_type(r->json, output) != CTXP_JSON_STRING) return;
   struct ctxp_story_message *m =
       ctxp_story_message(r->s, CTXP_ROLE_tool, read ? CTXP_BAND_file_view : CTXP_BAND_tool_output, 0, &number);
-  ctxp_story_add_units(m, ctxp_json_units(r->json, output));
+  ctxp_story_add_text(r->json, m, output);
   m->id = m->answers = id;
   m->tool = r->s->calls[known - 1].name;
   if (read) m->label = r->s->calls[known - 1].path;
@@ -88,13 +89,12 @@ static void add_part(struct reader *r, uint32_t number, uint32_t part) {
   struct ctxp_story_message *m = &r->s->messages[number];
   struct ctxp_str type = ctxp_json_text(r->json, ctxp_json_get(r->json, part, "type"));
   if (ctxp_str_is(type, "text")) {
-    ctxp_story_add_units(m, ctxp_json_units(r->json, ctxp_json_get(r->json, part, "text")));
+    ctxp_story_add_text(r->json, m, ctxp_json_get(r->json, part, "text"));
   } else if (ctxp_str_is(type, "reasoning")) {
     m->thinks = true;
-    ctxp_story_add_units(m, ctxp_json_units(r->json, ctxp_json_get(r->json, part, "text")));
+    ctxp_story_add_thinking(r->json, m, ctxp_json_get(r->json, part, "text"));
   } else if (ctxp_str_is(type, "file")) {
-    m->tokens += CTXP_IMAGE_TOKENS;
-    m->images++;
+    ctxp_story_add_image(m);
   } else if (ctxp_str_is(type, "tool")) {
     read_call(r, number, part);
   } else if (!ctxp_str_starts(type, "step-")) {

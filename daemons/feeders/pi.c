@@ -265,6 +265,7 @@ static int send_message(struct emitter *e, struct ctxp_thread *thread, uint64_t 
   message->role = (enum ctxp_role)entry->role;
   message->band = (enum ctxp_band)entry->band;
   message->tokens = entry->tokens;
+  ctxp_set(message, context_message, pieces, entry->pieces);
   ctxp_set(message, context_message, chars, entry->units);
   if (entry->label) ctxp_set(message, context_message, label, text_of(e, entry->label));
   if (entry->answers) ctxp_set(message, context_message, toolCallId, text_of(e, entry->answers));

@@ -25,7 +25,7 @@ struct pi_usage { /* of a reply, or beside the window: of a compaction, a branch
 
 struct pi_entry {
   uint64_t offset, ts_ms;
-  uint64_t units;
+  uint64_t units, pieces;
   uint32_t bytes;
   uint32_t id, parent_id; /* names */
   uint32_t parent; /* entry + 1 */

@@ -7,6 +7,7 @@
 #include "feeders/content.h"
 #include "feeders/pi.h"
 #include "tokens/estimate.h"
+#include "tokens/pieces.h"
 
 enum {
   K_TYPE,
@@ -142,6 +143,8 @@ static void set_message(struct reader *r, enum ctxp_role role, enum ctxp_band ba
   r->entry->resident = true;
   r->entry->tokens = (uint32_t)sum.tokens;
   r->entry->units = sum.units;
+  r->entry->pieces =
+      sum.pieces + (role == CTXP_ROLE_assistant ? CTXP_PIECES_REPLY + CTXP_PIECES_REPLY_TEXT * sum.texts : CTXP_PIECES_MESSAGE);
   r->entry->images = sum.images;
 }
 
@@ -158,6 +161,7 @@ static void add_call(struct reader *r, uint32_t block, uint32_t *last) {
   span(r, at[2], &call.input_at, &call.input_len);
   r->entry->tokens += call.tokens;
   r->entry->units += name_units + input_units;
+  r->entry->pieces += ctxp_content_call_pieces(json, at[1], at[2]);
   if (!call.id) return;
   if (ctxp_grow(&c->calls, &c->call_cap, c->call_count, sizeof(*c->calls)) < 0) {
     r->failed = true;
@@ -221,11 +225,13 @@ static void read_message(struct reader *r) {
     set_message(r, CTXP_ROLE_user, CTXP_BAND_tool_output, ctxp_json_get(r->json, r->at[K_MESSAGE], "output"));
     r->entry->tokens += (uint32_t)ctxp_chars4(ctxp_json_units(r->json, command));
     r->entry->units += ctxp_json_units(r->json, command);
+    r->entry->pieces += ctxp_pieces(ctxp_json_text(r->json, command));
     r->entry->resident = !ctxp_json_bool(r->json, m[M_EXCLUDED], false);
     r->entry->tool = name_of(r, CTXP_STR("!bash"));
   } else if (ctxp_str_is(role, "system")) {
     set_message(r, CTXP_ROLE_system, CTXP_BAND_system, CTXP_JSON_NONE);
     r->entry->tokens = (uint32_t)ctxp_estimate_message(r->json, r->at[K_MESSAGE]);
+    r->entry->pieces = ctxp_pieces(ctxp_json_source(r->json, r->at[K_MESSAGE])) + CTXP_PIECES_MESSAGE;
   } else if (ctxp_str_is(role, "compactionSummary") || ctxp_str_is(role, "branchSummary")) {
     set_message(r, CTXP_ROLE_user, CTXP_BAND_history, ctxp_json_get(r->json, r->at[K_MESSAGE], "summary"));
   } else {

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include "tokens/estimate.h"
+#include "tokens/pieces.h"
 
 static void *grow(struct ctxp_story *s, void *array, uint32_t *cap, uint32_t count, size_t size) {
   if (ctxp_grow(array, cap, count, size) == 0) return array;
@@ -48,6 +49,7 @@ struct ctxp_story_message *ctxp_story_message(
   step(s, CTXP_STORY_MESSAGE, s->message_count, thread);
   struct ctxp_story_message *m = &s->messages[s->message_count++];
   *m = (struct ctxp_story_message){.role = (uint8_t)role, .band = (uint8_t)band};
+  m->pieces = role == CTXP_ROLE_assistant ? CTXP_PIECES_REPLY : CTXP_PIECES_MESSAGE;
   return m;
 }
 
@@ -92,9 +94,34 @@ struct ctxp_story_prompt *ctxp_story_prompt(struct ctxp_story *s, struct ctxp_re
 
 void ctxp_story_compaction(struct ctxp_story *s, uint32_t summary, uint32_t thread) { step(s, CTXP_STORY_COMPACTION, summary, thread); }
 
-void ctxp_story_add_units(struct ctxp_story_message *m, uint64_t units) {
+static void add(struct ctxp_story_message *m, uint64_t units, uint64_t pieces) {
   m->units += units;
   m->tokens += ctxp_chars4(units);
+  m->pieces += pieces + (m->role == CTXP_ROLE_assistant ? CTXP_PIECES_REPLY_TEXT : 0);
+}
+
+void ctxp_story_add_text(struct ctxp_json *json, struct ctxp_story_message *m, uint32_t string) {
+  if (ctxp_json_type(json, string) == CTXP_JSON_STRING) add(m, ctxp_json_units(json, string), ctxp_pieces(ctxp_json_text(json, string)));
+}
+
+/* by the estimates, which count every text; what it takes in a request the calls tell */
+void ctxp_story_add_thinking(struct ctxp_json *json, struct ctxp_story_message *m, uint32_t string) {
+  uint64_t units = ctxp_json_units(json, string);
+  m->units += units;
+  m->tokens += ctxp_chars4(units);
+}
+
+void ctxp_story_add_image(struct ctxp_story_message *m) {
+  m->tokens += CTXP_IMAGE_TOKENS;
+  m->pieces += CTXP_PIECES_IMAGE;
+  m->images++;
+}
+
+void ctxp_story_add_json(struct ctxp_json *json, struct ctxp_story_message *m, uint32_t value) {
+  if (ctxp_json_type(json, value) == CTXP_JSON_STRING)
+    ctxp_story_add_text(json, m, value);
+  else
+    add(m, ctxp_json_compact_units(json, value), ctxp_pieces(ctxp_json_source(json, value)));
 }
 
 int ctxp_story_finish(struct ctxp_transcript *t) {

@@ -29,7 +29,8 @@ struct ctxp_story_call {
 struct ctxp_story_message {
   uint32_t id, label, tool, answers; /* names */
   uint32_t images, calls, last_call; /* calls: + 1 */
-  uint64_t tokens, units, reasoning;
+  uint64_t tokens, units, reasoning, signature_units;
+  uint64_t pieces; /* 0: not known */
   struct ctxp_span text; /* of a result */
   bool wrapped; /* the text is JSON with the output in it */
   uint8_t band, role;
@@ -38,7 +39,8 @@ struct ctxp_story_message {
 
 struct ctxp_story_prompt {
   uint32_t call_id, model; /* names */
-  uint32_t reply, keep; /* reply: message + 1 */
+  uint32_t reply, replies; /* what the response became: the assistant's among so many messages from this one (+ 1) on */
+  uint32_t keep;
   uint32_t first, count; /* in `refs` */
   struct ctxp_usage usage;
   struct ctxp_cost cost;
@@ -108,7 +110,11 @@ struct ctxp_story_call *ctxp_story_call(struct ctxp_story *story, uint32_t messa
 struct ctxp_story_prompt *ctxp_story_prompt(
     struct ctxp_story *story, struct ctxp_request *request, uint32_t count, uint32_t thread);
 void ctxp_story_compaction(struct ctxp_story *story, uint32_t summary, uint32_t thread); /* a message */
-void ctxp_story_add_units(struct ctxp_story_message *message, uint64_t units); /* a text of so many */
+/* A text, or what is sent as JSON, of a message. */
+void ctxp_story_add_text(struct ctxp_json *json, struct ctxp_story_message *message, uint32_t string);
+void ctxp_story_add_thinking(struct ctxp_json *json, struct ctxp_story_message *message, uint32_t string); /* its size is told otherwise */
+void ctxp_story_add_image(struct ctxp_story_message *message);
+void ctxp_story_add_json(struct ctxp_json *json, struct ctxp_story_message *message, uint32_t value);
 /* Ends index(): the identity, and whether memory sufficed. */
 int ctxp_story_finish(struct ctxp_transcript *transcript);
 

@@ -146,6 +146,7 @@ static int send_message(struct emitter *e, struct ctxp_thread *thread, uint64_t 
   message->role = (enum ctxp_role)m->role;
   message->band = (enum ctxp_band)m->band;
   message->tokens = m->tokens;
+  if (m->pieces) ctxp_set(message, context_message, pieces, m->pieces);
   ctxp_set(message, context_message, chars, m->units);
   if (m->label) ctxp_set(message, context_message, label, text_of(e, m->label));
   if (m->answers) ctxp_set(message, context_message, toolCallId, text_of(e, m->answers));
@@ -159,6 +160,7 @@ static int send_message(struct emitter *e, struct ctxp_thread *thread, uint64_t 
   if (m->thinks) {
     struct ctxp_thinking thinking = {0};
     if (m->reasoning) ctxp_set(&thinking, thinking, tokens, m->reasoning);
+    if (m->signature_units) ctxp_set(&thinking, thinking, signatureUnits, m->signature_units);
     ctxp_set(message, context_message, thinking, thinking);
   }
   return r < 0 ? r : ctxp_threads_send(&e->threads, thread, base, SLOT_MESSAGE, &ev);
@@ -193,7 +195,10 @@ static int emit_prompt(struct emitter *e, struct ctxp_thread *thread, uint64_t b
   thread->turn++;
   thread->in_turn = true;
   if (r == 0) r = add_refs(e, p, prompt, &persons);
-  if (r == 0 && p->reply) r = ctxp_strs_add(&prompt->reply, &replies, text_of(e, e->s->messages[p->reply - 1].id));
+  for (uint32_t i = p->reply; r == 0 && i && i < p->reply + p->replies && i <= e->s->message_count; i++) {
+    const struct ctxp_story_message *m = &e->s->messages[i - 1];
+    if (m->role == CTXP_ROLE_assistant) r = ctxp_strs_add(&prompt->reply, &replies, text_of(e, m->id));
+  }
   if (r < 0) return r;
   prompt->callId = text_of(e, p->call_id);
   prompt->source = CTXP_STR("transcript");

@@ -108,6 +108,7 @@ const char *ctxp_fold_price(const struct ctxp_prompt *p, const struct ctxp_price
   q->output = p->usage.output;
   bool apart = p->usage.reasoningApart, reasons_more = !apart && p->usage.reasoning > q->output;
   q->reasoning = reasons_more ? q->output : p->usage.reasoning;
+  if (apart) q->flags |= CTXP_FOLD_REASONING_APART;
   const struct ctxp_model_price *price = prices ? ctxp_prices_find(prices, p->model) : NULL;
   const char *fault = cost_fault(&p->usage, c);
   if (!fault && (c->inputNano || c->cacheReadNano || c->cacheWriteNano || c->outputNano))

@@ -8,7 +8,11 @@
 
 struct options {
   uint64_t spend_every, top;
+  int sizes;
 };
+enum { SIZES_LEDGER,
+  SIZES_ESTIMATE };
+static const char *const sizes_choices[] = {"ledger", "estimate", NULL};
 
 static const struct ctxp_option option_table[] = {
     {.name = "spend_every",
@@ -27,6 +31,14 @@ static const struct ctxp_option option_table[] = {
         .unit = "rows",
         .offset = offsetof(struct options, top),
         .help = "rows of such a bill by message, view and tool; the others are one row together"},
+    {.name = "sizes",
+        .type = CTXP_OPTION_ENUM,
+        .initial = "ledger",
+        .choices = sizes_choices,
+        .unit = "",
+        .offset = offsetof(struct options, sizes),
+        .help = "how large a message is: ledger, what the reported input grew by when it came in; estimate, what its definition says; of "
+                "conversations that begin"},
     {.name = NULL}};
 
 static const struct ctxp_consume consumes[] = {{CTXP_KIND_session_start, 0}, {CTXP_KIND_session_end, 0}, {CTXP_KIND_agent_start, 0},
@@ -72,6 +84,7 @@ static int on_turn_end(struct ctxp_stage *stage, struct ctxp_fold_window *w, con
 /* what is not in a turn yet gets one; the last bill of the window, unless it has been said and nothing came since */
 static int end_window(struct ctxp_stage *stage, struct ctxp_fold_window *w) {
   int r = ctxp_fold_ledger_pending(w) ? end_turn(stage, w, w->turn_number) : 0;
+  w->ended = w->changed = true;
   if (r < 0 || w->counted == w->final_at) return r;
   r = emit_spend(stage, w, true, true);
   w->final_at = w->counted;
@@ -186,6 +199,13 @@ static int on_prompt(struct ctxp_stage *stage, struct ctxp_fold_window *w, const
   uint32_t request = 0;
   int known = ctxp_fold_call_get(stage, id, &call), r = known;
   if (known == 0) r = repeat(stage, &call, ev);
+  if (known == 0 && r == 0) { /* billed elsewhere: here it only says how large the window is */
+    ctxp_fold_price(p, NULL, &q);
+    memset(q.parts, 0, sizeof(q.parts));
+    q.cost_output_nano = 0;
+    q.flags &= CTXP_FOLD_REPORTED;
+    r = ctxp_fold_window_model(w, p->model, &q.model);
+  }
   if (known == 1) {
     figures(stage, p, &q);
     q.flags |= CTXP_FOLD_COUNTED | w->since;
@@ -194,7 +214,8 @@ static int on_prompt(struct ctxp_stage *stage, struct ctxp_fold_window *w, const
   if (r == 0) r = ctxp_fold_window_request(w, stage, p, &q, &request);
   if (r < 0) return r;
   ctxp_fold_ledger_response(w, known == 1);
-  ctxp_fold_ledger_request(w, &q);
+  r = ctxp_fold_ledger_request(w, &q);
+  if (r < 0) return r;
   w->since = 0;
   w->changed = true;
   return known == 1 ? count(stage, w, p, request, id) : 0;
@@ -230,16 +251,29 @@ static int from_agent(struct ctxp_stage *stage, struct ctxp_fold_window *w, cons
   }
 }
 
+static int from_mechanism(struct ctxp_stage *stage, struct ctxp_fold_window *w, const struct ctxp_event *ev) {
+  int r = ctxp_fold_ledger_take(stage, w, ev);
+  if (r == 0) r = pass_on(stage, ev);
+  if (ev->kind != CTXP_KIND_regret) w->ended = false;
+  /* What is taken back behind the session's end has no turn to come: it is one of its own. */
+  return r == 0 && w->ended && ctxp_fold_ledger_pending(w) ? end_turn(stage, w, w->turn_number) : r;
+}
+
 static int event(struct ctxp_stage *stage, const struct ctxp_event *ev) {
   const struct ctxp_kind_info *info = ctxp_kind_info(ev->kind);
   struct ctxp_fold_window *w;
   bool known;
   if (ev->kind == CTXP_KIND_gap || ev->kind == CTXP_KIND_hold) return pass_on(stage, ev);
+  const struct options *o = ctxp_stage_options(stage);
+  ((struct ctxp_fold *)ctxp_stage_state(stage))->by_estimate = o->sizes == SIZES_ESTIMATE;
   int r = ctxp_fold_window_of(stage, ev, &known, &w);
   if (r < 0) return r;
-  if (info->group != CTXP_GROUP_MECHANISM) return from_agent(stage, w, ev, known);
-  r = ctxp_fold_ledger_take(stage, w, ev);
-  return r < 0 ? r : pass_on(stage, ev);
+  if (info->group == CTXP_GROUP_MECHANISM) return from_mechanism(stage, w, ev);
+  if (w->ended && ev->kind != CTXP_KIND_session_end) {
+    w->ended = false;
+    w->changed = true;
+  }
+  return from_agent(stage, w, ev, known);
 }
 
 static int open_fold(struct ctxp_stage *stage, struct ctxp_error *err) {
@@ -260,7 +294,7 @@ const struct ctxp_stage_ops ctxp_stage_fold = {.api = CTXP_STAGE_API,
     .name = "fold",
     .summary = "sums the savings per turn, and splits the bill over what was in the window",
     .role = CTXP_ROLE_FOLD_NODE,
-    .version = 2,
+    .version = 3,
     .consumes = consumes,
     .emits = emits,
     .options = option_table,

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include "codec/json.h"
 #include "codec/msgpack.h"
+#include "config/prices.h"
 #include "fold/ledger.h"
 #include "fold/store.h"
 #include "tokens/estimate.h"
@@ -15,14 +16,24 @@ struct saving { /* of one tool call */
 };
 
 /* ---- what is kept out of the requests to come ---- */
-static void drop_kept(struct ctxp_fold_window *w, uint32_t i) {
+/* Several results that go together are one entry with their tokens, and after it one without for each further call. */
+static void note_less(struct ctxp_fold_window *w, const struct ctxp_fold_kept *k, uint64_t tokens, uint32_t request) {
+  if (tokens == 0) return;
+  ctxp_fold_effect(w,
+      &(struct ctxp_fold_effect){
+          .kind = CTXP_FOLD_KEPT_LESS, .mechanism = k->mechanism, .call = k->call, .tokens = tokens, .request = request});
+}
+
+static void drop_kept(struct ctxp_fold_window *w, uint32_t i, uint32_t request) {
+  uint32_t end = i + 1;
+  note_less(w, &w->kept.at[i], w->kept.at[i].tokens, request);
+  while (end < w->kept.count && w->kept.at[end].tokens == 0) end++;
   w->kept_tokens -= w->kept.at[i].tokens;
-  memmove(w->kept.at + i, w->kept.at + i + 1, (w->kept.count - i - 1) * sizeof(*w->kept.at));
-  w->kept.count--;
+  memmove(w->kept.at + i, w->kept.at + end, (w->kept.count - end) * sizeof(*w->kept.at));
+  w->kept.count -= end - i;
 }
 
 static int keep(struct ctxp_fold_window *w, unsigned mechanism, uint64_t tokens, struct ctxp_str call) {
-  if (tokens == 0) return 0;
   if (!ctxp_fold_grow(&w->kept, sizeof(*w->kept.at))) return -ENOMEM;
   w->kept.at[w->kept.count++] = (struct ctxp_fold_kept){.tokens = tokens,
       .place = w->live.count,
@@ -30,11 +41,17 @@ static int keep(struct ctxp_fold_window *w, unsigned mechanism, uint64_t tokens,
       .mechanism = (uint8_t)mechanism,
       .call = call.len ? ctxp_hash128(call.ptr, call.len) : (struct ctxp_hash128){0, 0}};
   w->kept_tokens += tokens;
+  ctxp_fold_effect(w,
+      &(struct ctxp_fold_effect){.kind = tokens ? CTXP_FOLD_KEPT_OUT : CTXP_FOLD_KEPT_WITH,
+          .mechanism = (uint8_t)mechanism,
+          .call = w->kept.at[w->kept.count - 1].call,
+          .tokens = tokens,
+          .request = w->requests.count});
   return 0;
 }
 
-/* Tokens of the mechanism are no longer kept out: those of the call first, else the newest. Returns how many of them were saved in
- * the turn under way. */
+/* Tokens of the mechanism are no longer kept out: those that went with the call first, else the newest. Returns how many of them were
+ * saved in the turn under way. */
 static uint64_t unkeep(struct ctxp_fold_window *w, unsigned mechanism, struct ctxp_str call, uint64_t tokens) {
   struct ctxp_hash128 id = ctxp_hash128(call.ptr, call.len);
   uint64_t of_turn = 0;
@@ -42,12 +59,14 @@ static uint64_t unkeep(struct ctxp_fold_window *w, unsigned mechanism, struct ct
     for (uint32_t i = w->kept.count; i-- > 0 && tokens;) {
       struct ctxp_fold_kept *k = &w->kept.at[i];
       if (k->mechanism != mechanism || (round == 0 && (k->call.lo != id.lo || k->call.hi != id.hi))) continue;
+      while (k->tokens == 0) k = &w->kept.at[--i];
       uint64_t take = tokens < k->tokens ? tokens : k->tokens;
       of_turn += k->turn == w->turns_ended ? take : 0;
       tokens -= take;
       k->tokens -= take;
       w->kept_tokens -= take;
-      if (k->tokens == 0) drop_kept(w, i);
+      note_less(w, k, take, w->requests.count);
+      if (k->tokens == 0) drop_kept(w, i, w->requests.count);
     }
   return of_turn;
 }
@@ -118,16 +137,21 @@ static int take_saving(
     struct ctxp_stage *stage, struct ctxp_fold_window *w, unsigned mechanism, const struct saving *s) {
   if (!s->applied) return take_potential(stage, w, mechanism, s);
   w->turn.saved[mechanism] += s->saved;
-  return keep(w, mechanism, s->saved, s->call);
+  return s->saved ? keep(w, mechanism, s->saved, s->call) : 0;
 }
 
 static int take_removed(struct ctxp_stage *stage, struct ctxp_fold_window *w, const struct ctxp_amnesia_remove *removal, bool applied) {
-  static const struct ctxp_str none = {"", 0};
+  struct ctxp_list calls = removal->droppedResultIds;
+  struct ctxp_str call = {"", 0};
   uint64_t saved = removal->saved > 0 ? (uint64_t)removal->saved : 0;
   if (!applied) return take_removal(stage, w, removal);
   w->since |= CTXP_FOLD_REMOVED;
   w->turn.saved[CTXP_FOLD_AMNESIA] += saved;
-  return keep(w, CTXP_FOLD_AMNESIA, saved, none);
+  if (!saved) return 0;
+  bool more = ctxp_strs_next(&calls, &call) > 0;
+  int r = keep(w, CTXP_FOLD_AMNESIA, saved, call);
+  while (more && r == 0 && ctxp_strs_next(&calls, &call) > 0) r = keep(w, CTXP_FOLD_AMNESIA, 0, call);
+  return r;
 }
 
 static void take_lazy(struct ctxp_fold_window *w, bool applied, uint64_t avoided) {
@@ -152,6 +176,32 @@ static void take_regret(struct ctxp_fold_window *w, const struct ctxp_regret *re
   if (!ctxp_str_is(regret->reason, "not applied") || of_turn > w->turn.saved[mechanism]) of_turn = 0;
   w->turn.saved[mechanism] -= of_turn;
   w->turn.regret += regret->tokens - of_turn;
+  if (regret->tokens > of_turn)
+    ctxp_fold_effect(w,
+        &(struct ctxp_fold_effect){.kind = CTXP_FOLD_REGRETTED,
+            .mechanism = (uint8_t)mechanism,
+            .call = ctxp_hash128(regret->toolCallId.ptr, regret->toolCallId.len),
+            .tokens = regret->tokens - of_turn,
+            .request = w->requests.count});
+}
+
+static void take_aux(struct ctxp_stage *stage, struct ctxp_fold_window *w, const struct ctxp_event *ev) {
+  const struct ctxp_aux *aux = &ev->aux;
+  const struct ctxp_prices *prices = ctxp_stage_prices(stage);
+  const struct ctxp_model_price *price = prices ? ctxp_prices_find(prices, aux->model) : NULL;
+  struct ctxp_fold_effect e = {.kind = CTXP_FOLD_ASKED,
+      .mechanism = (uint8_t)mechanism_named(aux->mechanism),
+      .tokens = aux->inputTokens + aux->outputTokens,
+      .ts_ms = ev->ts_ms,
+      .request = w->requests.count};
+  w->turn.aux += e.tokens;
+  if (e.tokens == 0) return;
+  e.priced = price && (price->base.input >= 0 || !aux->inputTokens) && (price->base.output >= 0 || !aux->outputTokens);
+  if (e.priced)
+    e.cost_nano = (uint64_t)(((ctxp_u128)aux->inputTokens * (uint64_t)price->base.input +
+                                 (ctxp_u128)aux->outputTokens * (uint64_t)price->base.output + 500000) /
+        1000000);
+  ctxp_fold_effect(w, &e);
 }
 
 #define APPLIED(record, shape) (!ctxp_has(record, shape, applied) || (record)->applied)
@@ -159,7 +209,7 @@ static void take_regret(struct ctxp_fold_window *w, const struct ctxp_regret *re
   (&(struct saving){APPLIED(record, shape), (record)->saved > 0 ? (uint64_t)(record)->saved : 0, (record)->originalTokens, \
       (record)->toolCallId})
 
-int ctxp_fold_ledger_take(struct ctxp_stage *stage, struct ctxp_fold_window *w, const struct ctxp_event *ev) {
+static int take(struct ctxp_stage *stage, struct ctxp_fold_window *w, const struct ctxp_event *ev) {
   const struct ctxp_amnesia_tag *tag = &ev->amnesia_tag;
   const struct ctxp_amnesia_remove *removal = &ev->amnesia_remove;
   w->changed = w->session->changed = true;
@@ -170,16 +220,29 @@ int ctxp_fold_ledger_take(struct ctxp_stage *stage, struct ctxp_fold_window *w, 
   case CTXP_KIND_amnesia_tag: return APPLIED(tag, amnesia_tag) ? 0 : take_tag(stage, w, tag);
   case CTXP_KIND_amnesia_remove: return take_removed(stage, w, removal, APPLIED(removal, amnesia_remove));
   case CTXP_KIND_lazy: take_lazy(w, APPLIED(&ev->lazy, lazy), ev->lazy.avoidedTokens); return 0;
-  case CTXP_KIND_aux: w->turn.aux += ev->aux.inputTokens + ev->aux.outputTokens; return 0;
+  case CTXP_KIND_aux: take_aux(stage, w, ev); return 0;
   case CTXP_KIND_regret: take_regret(w, &ev->regret); return 0;
   default: return 0;
   }
 }
 
+int ctxp_fold_ledger_take(struct ctxp_stage *stage, struct ctxp_fold_window *w, const struct ctxp_event *ev) {
+  switch ((int)ev->kind) {
+  case CTXP_KIND_bash: ctxp_fold_effect_verdict(w, CTXP_FOLD_BASH, ev->ts_ms, ev->bash.toolCallId); break;
+  case CTXP_KIND_bash_fallback: ctxp_fold_effect_verdict(w, CTXP_FOLD_BASH, ev->ts_ms, ev->bash_fallback.toolCallId); break;
+  case CTXP_KIND_write: ctxp_fold_effect_verdict(w, CTXP_FOLD_WRITE, ev->ts_ms, ev->write.toolCallId); break;
+  case CTXP_KIND_amnesia_tag: ctxp_fold_effect_verdict(w, CTXP_FOLD_AMNESIA, ev->ts_ms, ev->amnesia_tag.toolCallId); break;
+  default: break;
+  }
+  int r = take(stage, w, ev);
+  return r == 0 && w->effects_failed ? -ENOMEM : r;
+}
+
 /* ---- requests and turns ---- */
 /* What was kept out stays out until the window is rewritten or cut back before its place; a removal itself shortens the window. */
-static void settle_kept(struct ctxp_fold_window *w) {
+static void settle_kept(struct ctxp_fold_window *w, uint32_t request) {
   if (w->since & CTXP_FOLD_COMPACTED) {
+    for (uint32_t i = 0; i < w->kept.count; i++) note_less(w, &w->kept.at[i], w->kept.at[i].tokens, request);
     w->kept.count = 0;
     w->kept_tokens = 0;
   }
@@ -187,18 +250,21 @@ static void settle_kept(struct ctxp_fold_window *w) {
     if (w->since & CTXP_FOLD_REMOVED)
       w->kept.at[i].place = w->live.count ? w->live.count - 1 : 0;
     else
-      drop_kept(w, i);
+      drop_kept(w, i, request);
   }
 }
 
-void ctxp_fold_ledger_request(struct ctxp_fold_window *w, const struct ctxp_fold_request *q) {
+int ctxp_fold_ledger_request(struct ctxp_fold_window *w, const struct ctxp_fold_request *q) {
   uint64_t input = ctxp_fold_request_input(q), cost = ctxp_fold_request_cost_nano(q);
-  settle_kept(w);
-  if (!(q->flags & CTXP_FOLD_COUNTED) || w->kept_tokens == 0) return;
+  bool counted = q->flags & CTXP_FOLD_COUNTED; /* it is the last of the list then */
+  settle_kept(w, counted ? w->requests.count - 1 : w->requests.count);
+  if (w->effects_failed) return -ENOMEM;
+  if (!counted || w->kept_tokens == 0) return 0;
   w->turn.carried += w->kept_tokens;
-  if (!(q->flags & CTXP_FOLD_PRICED) || input == 0) return;
+  if (!(q->flags & CTXP_FOLD_PRICED) || input == 0) return 0;
   w->turn.carried_priced = true;
   w->turn.carried_cost_nano += (uint64_t)(((ctxp_u128)cost * w->kept_tokens + input / 2) / input);
+  return 0;
 }
 
 bool ctxp_fold_ledger_pending(const struct ctxp_fold_window *w) {

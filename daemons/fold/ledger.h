@@ -38,8 +38,12 @@ int ctxp_fold_ledger_take(struct ctxp_stage *stage, struct ctxp_fold_window *w, 
     __attribute__((warn_unused_result));
 /* A response came, billed here or (own: false) before. */
 void ctxp_fold_ledger_response(struct ctxp_fold_window *w, bool own);
-/* A request was formed: what it would have carried. q: its figures. */
-void ctxp_fold_ledger_request(struct ctxp_fold_window *w, const struct ctxp_fold_request *q);
+/* A request was formed: what it would have carried. q: its figures. -ENOMEM. */
+int ctxp_fold_ledger_request(struct ctxp_fold_window *w, const struct ctxp_fold_request *q) __attribute__((warn_unused_result));
+/* Notes an effect; a failure is in w->effects_failed. */
+void ctxp_fold_effect(struct ctxp_fold_window *w, const struct ctxp_fold_effect *effect);
+/* What the mechanism asked a model for by the event of that time was for this call. */
+void ctxp_fold_effect_verdict(struct ctxp_fold_window *w, unsigned mechanism, uint64_t ts_ms, struct ctxp_str call);
 /* Is there anything that no turn has? */
 bool ctxp_fold_ledger_pending(const struct ctxp_fold_window *w);
 /* Ends a turn that is nothing but a copy of one that was counted: true, and there is no event of it. */

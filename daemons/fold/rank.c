@@ -123,6 +123,12 @@ int ctxp_fold_rows_whole(struct ctxp_fold_rows *rows) {
                                  whole_rows(&share, &all);
     free(order);
   }
+  for (unsigned p = 0; p < CTXP_FOLD_PARTS; p++) {
+    struct ctxp_fold_part_row *part = &rows->parts[p];
+    part->billed = nearest(part->sum.billed, CTXP_FOLD_TOKEN);
+    part->cost_nano = nearest(part->sum.cost, CTXP_FOLD_NANO);
+    part->tiered_nano = nearest(part->sum.tiered, CTXP_FOLD_NANO);
+  }
   return r;
 }
 
@@ -179,6 +185,9 @@ void ctxp_fold_row_add(struct ctxp_fold_row *o, const struct ctxp_fold_row *r) {
   o->views_billed += r->views_billed;
   o->arguments_billed += r->arguments_billed;
   o->priced |= r->priced;
+  o->unpriced |= r->unpriced;
+  o->error += r->error;
+  o->bars += r->bars;
   if (r->first && (!o->first || r->first < o->first)) o->first = r->first;
   if (r->last > o->last) o->last = r->last;
 }

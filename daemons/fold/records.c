@@ -140,18 +140,22 @@ void ctxp_fold_write_window(struct ctxp_buf *out, const struct ctxp_fold_window 
   ctxp_pack_str(out, w->cwd);
   ctxp_pack_str(out, w->parent_thread);
   ctxp_pack_str(out, w->spawned_by);
-  u64s(out, (const uint64_t[]){w->messages.count, w->calls.count, w->requests.count, w->residencies.count}, CTXP_FOLD_LISTS);
-  u64s(out, (const uint64_t[]){w->evicted_tokens, w->counted, w->tools_hash, w->since, w->turns_ended, w->turn_number, w->final_at}, 7);
+  u64s(out, (const uint64_t[]){w->messages.count, w->calls.count, w->requests.count, w->residencies.count, w->effects.count}, CTXP_FOLD_LISTS);
+  u64s(out,
+      (const uint64_t[]){
+          w->evicted_tokens, w->counted, w->tools_hash, w->since, w->turns_ended, w->turn_number, w->final_at, w->by_estimate},
+      8);
   ctxp_pack_u64(out, w->models.count);
   for (uint32_t i = 0; i < w->models.count; i++) ctxp_pack_str(out, w->models.at[i]);
   write_turn(out, w);
+  ctxp_pack_u64(out, w->ended);
 }
 
 int ctxp_fold_read_window(struct ctxp_raw raw, struct ctxp_fold_window *w, struct ctxp_str *ret_agent, struct ctxp_str *ret_session,
     uint32_t counts[CTXP_FOLD_LISTS]) {
   struct ctxp_cursor c = ctxp_cursor(raw);
   bool bad = false;
-  uint64_t v[7];
+  uint64_t v[8];
   *ret_agent = read_str(&c, &bad);
   *ret_session = read_str(&c, &bad);
   w->thread = own_str(&w->arena, &c, &bad);
@@ -160,14 +164,16 @@ int ctxp_fold_read_window(struct ctxp_raw raw, struct ctxp_fold_window *w, struc
   w->parent_thread = own_str(&w->arena, &c, &bad);
   w->spawned_by = own_str(&w->arena, &c, &bad);
   for (unsigned i = 0; i < CTXP_FOLD_LISTS; i++) counts[i] = read_u32(&c, &bad);
-  read_u64s(&c, v, 7, &bad);
+  read_u64s(&c, v, 8, &bad);
   w->evicted_tokens = v[0], w->counted = (uint32_t)v[1], w->tools_hash = v[2], w->since = (uint8_t)v[3];
-  w->turns_ended = (uint32_t)v[4], w->turn_number = v[5], w->final_at = (uint32_t)v[6];
+  w->turns_ended = (uint32_t)v[4], w->turn_number = v[5], w->final_at = (uint32_t)v[6], w->by_estimate = v[7];
   for (uint64_t left = ctxp_fold_read_u64(&c, &bad); left && !bad; left--) {
     if (!ctxp_fold_grow(&w->models, sizeof(*w->models.at))) return -ENOMEM;
     w->models.at[w->models.count++] = own_str(&w->arena, &c, &bad);
   }
-  return bad ? -EBADMSG : read_turn(&c, w);
+  int r = bad ? -EBADMSG : read_turn(&c, w);
+  if (r == 0 && c.at < c.end) w->ended = ctxp_fold_read_u64(&c, &bad); /* a record of before lacks it */
+  return r == 0 && bad ? -EBADMSG : r;
 }
 
 /* ---- lists ---- */
@@ -180,6 +186,7 @@ static void write_message(struct ctxp_buf *out, const struct ctxp_fold_message *
       (const uint64_t[]){
           m->tokens, m->first_call, m->calls, m->used_from, m->evicted, m->band, m->role, m->label_kind, m->defined, m->copied},
       10);
+  u64s(out, (const uint64_t[]){m->pieces, m->images, m->thinking, m->signature, m->reply_of, m->person, m->thinks}, 7);
 }
 
 static void read_message(struct ctxp_cursor *c, struct ctxp_fold_window *w, struct ctxp_fold_message *m, bool *bad) {
@@ -194,6 +201,9 @@ static void read_message(struct ctxp_cursor *c, struct ctxp_fold_window *w, stru
   m->evicted = (uint32_t)v[4];
   m->band = (uint8_t)v[5], m->role = (uint8_t)v[6], m->label_kind = (uint8_t)v[7], m->defined = v[8], m->copied = v[9];
   if (m->band >= CTXP_BAND_COUNT) *bad = true;
+  read_u64s(c, v, 7, bad);
+  m->pieces = (uint32_t)v[0], m->images = (uint32_t)v[1], m->thinking = (uint32_t)v[2], m->signature = (uint32_t)v[3];
+  m->reply_of = (uint32_t)v[4], m->person = v[5], m->thinks = v[6];
 }
 
 static void write_call(struct ctxp_buf *out, const struct ctxp_fold_call *k) {
@@ -238,6 +248,19 @@ static void read_residency(struct ctxp_cursor *c, const struct ctxp_fold_window 
   if (v[0] >= w->messages.count || (v[4] >= CTXP_BAND_COUNT && v[4] != CTXP_FOLD_BY_DEFINITION)) *bad = true;
 }
 
+static void write_effect(struct ctxp_buf *out, const struct ctxp_fold_effect *e) {
+  ctxp_fold_write_hash(out, e->call);
+  u64s(out, (const uint64_t[]){e->tokens, e->cost_nano, e->ts_ms, e->request, e->kind, e->mechanism, e->priced}, 7);
+}
+
+static void read_effect(struct ctxp_cursor *c, struct ctxp_fold_effect *e, bool *bad) {
+  uint64_t v[7];
+  e->call = ctxp_fold_read_hash(c, bad);
+  read_u64s(c, v, 7, bad);
+  e->tokens = v[0], e->cost_nano = v[1], e->ts_ms = v[2], e->request = (uint32_t)v[3];
+  e->kind = (uint8_t)(v[4] % CTXP_FOLD_EFFECTS), e->mechanism = (uint8_t)(v[5] % CTXP_FOLD_MECHANISMS), e->priced = v[6];
+}
+
 void ctxp_fold_write_list(struct ctxp_buf *out, const struct ctxp_fold_window *w, enum ctxp_fold_list list, uint32_t from, uint32_t to) {
   ctxp_pack_u64(out, to - from);
   for (uint32_t i = from; i < to; i++) {
@@ -250,6 +273,7 @@ void ctxp_fold_write_list(struct ctxp_buf *out, const struct ctxp_fold_window *w
       r = &w->residencies.at[i];
       u64s(out, (const uint64_t[]){r->message, r->place, r->from, r->to, r->band}, 5);
       break;
+    case CTXP_FOLD_LIST_EFFECTS: write_effect(out, &w->effects.at[i]); break;
     case CTXP_FOLD_LISTS: break;
     }
   }
@@ -273,6 +297,10 @@ static bool read_one(struct ctxp_cursor *c, struct ctxp_fold_window *w, enum ctx
   case CTXP_FOLD_LIST_RESIDENCIES:
     if (!ctxp_fold_grow(&w->residencies, sizeof(*w->residencies.at))) return false;
     read_residency(c, w, &w->residencies.at[w->residencies.count++], bad);
+    return true;
+  case CTXP_FOLD_LIST_EFFECTS:
+    if (!ctxp_fold_grow(&w->effects, sizeof(*w->effects.at))) return false;
+    read_effect(c, &w->effects.at[w->effects.count++], bad);
     return true;
   case CTXP_FOLD_LISTS: break;
   }

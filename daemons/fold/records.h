@@ -7,6 +7,7 @@ enum ctxp_fold_list { CTXP_FOLD_LIST_MESSAGES,
   CTXP_FOLD_LIST_CALLS,
   CTXP_FOLD_LIST_REQUESTS,
   CTXP_FOLD_LIST_RESIDENCIES,
+  CTXP_FOLD_LIST_EFFECTS,
   CTXP_FOLD_LISTS };
 
 void ctxp_fold_write_hash(struct ctxp_buf *out, struct ctxp_hash128 hash);

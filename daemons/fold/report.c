@@ -2,8 +2,10 @@
 #include <stdlib.h>
 #include "codec/msgpack.h"
 #include "config/prices.h"
+#include "fold/balance.h"
+#include "fold/explain.h"
+#include "fold/groups.h"
 #include "fold/report.h"
-#include "fold/savings.h"
 #include "fold/sizes.h"
 
 /* ---- the spend event ---- */
@@ -42,9 +44,9 @@ int ctxp_fold_spend_event(struct ctxp_fold_window *w, uint64_t top, struct ctxp_
   if (r == 0) r = ctxp_fold_rows_finish(&rows, top);
   if (r == 0) {
     const struct ctxp_fold_figures *f = &rows.figures;
-    uint64_t resident = ctxp_fold_spend_resident(w->spend);
+    uint64_t resident = ctxp_fold_spend_resident(w), evicted = ctxp_fold_spend_evicted(w);
     *ret = (struct ctxp_spend){.requests = f->requests,
-        .windowTokens = resident > w->evicted_tokens ? resident - w->evicted_tokens : 0,
+        .windowTokens = resident > evicted ? resident - evicted : 0,
         .billed = ctxp_fold_billed(f),
         .costNano = (int64_t)f->cost_input_nano,
         .unpricedInput = f->unpriced_input,
@@ -74,6 +76,10 @@ struct report {
   uint32_t by_message;
   uint64_t session_count;
   struct ctxp_fold_potential potential;
+  struct ctxp_fold_pick pick;
+  struct ctxp_fold_lens lens; /* if the pick narrows */
+  struct ctxp_fold_groups groups;
+  struct ctxp_fold_balance balance;
 };
 
 static void pair_u64(struct ctxp_buf *out, const char *key, uint64_t value) {
@@ -90,12 +96,15 @@ static const char *const shown_figures[] = {"requests", "requestsUnreported", "i
     "output", "reasoning", "billed", "costNano", "costInputNano", "unpricedTokens", "unexplainedTokens"};
 #define FIGURES (sizeof(shown_figures) / sizeof(shown_figures[0]))
 
-static void pack_figures(struct ctxp_buf *out, const struct ctxp_fold_figures *f) {
+/* unexplained: also what no request alone can tell */
+static void pack_figures_of(struct ctxp_buf *out, const struct ctxp_fold_figures *f, bool unexplained) {
   const uint64_t values[FIGURES] = {f->requests, f->unreported, f->tokens[CTXP_FOLD_UNCACHED], f->tokens[CTXP_FOLD_READ],
       f->tokens[CTXP_FOLD_WRITE_5M], f->tokens[CTXP_FOLD_WRITE_1H], f->output, f->reasoning, ctxp_fold_billed(f), f->cost_nano,
-      f->cost_input_nano, f->unpriced_input + f->unpriced_output, 0 /* sizes by estimate leave nothing unexplained */};
-  for (size_t i = 0; i < FIGURES; i++) pair_u64(out, shown_figures[i], values[i]);
+      f->cost_input_nano, f->unpriced_input + f->unpriced_output, f->unexplained};
+  for (size_t i = 0; i < FIGURES - !unexplained; i++) pair_u64(out, shown_figures[i], values[i]);
 }
+
+static void pack_figures(struct ctxp_buf *out, const struct ctxp_fold_figures *f) { pack_figures_of(out, f, true); }
 
 static void pack_time(struct ctxp_buf *out, const char *key, uint64_t utc_ms) {
   ctxp_pack_cstr(out, key);
@@ -105,13 +114,47 @@ static void pack_time(struct ctxp_buf *out, const char *key, uint64_t utc_ms) {
     ctxp_pack_nil(out);
 }
 
+/* what the sizes are worth */
+static void pack_calibration(struct ctxp_buf *out, const struct ctxp_fold_window *w) {
+  const struct ctxp_fold_figures *f = ctxp_fold_spend_figures(w->spend);
+  const struct ctxp_fold_sizes *z = ctxp_fold_spend_sizes(w->spend);
+  uint32_t models = 0;
+  ctxp_pack_map(out, 10);
+  pair_str(out, "sizes", z->by_estimate ? CTXP_STR("estimate") : CTXP_STR("ledger"));
+  pair_str(out, "estimator", z->by_estimate ? CTXP_STR("definitions") : CTXP_STR("pieces"));
+  pair_u64(out, "estimated", f->estimated);
+  pair_u64(out, "reported", ctxp_fold_billed(f));
+  pair_u64(out, "notRecorded", z->first_u);
+  pair_u64(out, "cameIn", z->came_in);
+  pair_u64(out, "misfits", z->misfits);
+  pair_u64(out, "predictionError", z->wrong);
+  pair_u64(out, "growth", z->growth);
+  ctxp_pack_cstr(out, "models");
+  size_t mark = ctxp_pack_array_open(out);
+  for (uint32_t i = 0; i < z->models.count; i++) {
+    const struct ctxp_fold_calibration *c = &z->models.at[i];
+    if (!c->tokenizer) continue;
+    ctxp_pack_map(out, 5);
+    pair_str(out, "model", i ? w->models.at[i - 1] : (struct ctxp_str){"", 0});
+    pair_u64(out, "tokensPer1024Pieces", ctxp_fold_factor(c));
+    pair_u64(out, "steps", c->steps);
+    pair_u64(out, "deviationPermille", c->grown ? 1000 * c->off / c->grown : 0);
+    ctxp_pack_cstr(out, "dropsThinking");
+    c->vote ? ctxp_pack_bool(out, c->vote > 0) : ctxp_pack_nil(out);
+    models++;
+  }
+  ctxp_pack_close(out, mark, models);
+}
+
 static void pack_window(struct ctxp_buf *out, const struct ctxp_fold_window *w) {
   const struct ctxp_fold_figures *f = ctxp_fold_spend_figures(w->spend);
-  ctxp_pack_map(out, 6 + FIGURES + 3);
+  ctxp_pack_map(out, 8 + FIGURES + 3);
   pair_str(out, "agent", w->session->agent);
   pair_str(out, "session", w->session->session);
   pair_str(out, "thread", w->thread);
   pair_str(out, "parentThread", w->parent_thread);
+  pair_str(out, "spawnedBy", w->spawned_by);
+  pair_str(out, "project", w->cwd.len ? w->cwd : w->session->cwd);
   pair_str(out, "product", w->product.len ? w->product : w->session->product);
   ctxp_pack_cstr(out, "models");
   ctxp_pack_array(out, w->models.count);
@@ -120,10 +163,7 @@ static void pack_window(struct ctxp_buf *out, const struct ctxp_fold_window *w) 
   pack_time(out, "first", f->first_ms);
   pack_time(out, "last", f->last_ms);
   ctxp_pack_cstr(out, "calibration");
-  ctxp_pack_map(out, 3);
-  pair_str(out, "estimator", CTXP_STR(CTXP_FOLD_ESTIMATOR));
-  pair_u64(out, "estimated", f->estimated);
-  pair_u64(out, "reported", ctxp_fold_billed(f));
+  pack_calibration(out, w);
 }
 
 /* `key` names the row's own label: band, tool; views and messages have `label` */
@@ -133,7 +173,7 @@ static void pack_row(struct ctxp_buf *out, const struct ctxp_fold_rows *rows, un
   struct ctxp_str band_name =
       band >= 0 && band < CTXP_BAND_COUNT ? ctxp_str(ctxp_band_name((enum ctxp_band)band)) : (struct ctxp_str){"", 0};
   static const unsigned heads[] = {1, 3, 3, 7};
-  ctxp_pack_map(out, heads[grain] + 9);
+  ctxp_pack_map(out, heads[grain] + 10);
   if (grain == CTXP_FOLD_BY_VIEW)
     pair_str(out, "kind",
         r->kind == CTXP_FOLD_UNATTRIBUTED ? CTXP_STR("unattributed") :
@@ -161,12 +201,36 @@ static void pack_row(struct ctxp_buf *out, const struct ctxp_fold_rows *rows, un
   none ? ctxp_pack_nil(out) : ctxp_pack_u64(out, r->cost_nano);
   ctxp_pack_cstr(out, "costTieredNano");
   none ? ctxp_pack_nil(out) : ctxp_pack_u64(out, r->tiered_nano);
+  ctxp_pack_cstr(out, "partlyPriced");
+  ctxp_pack_bool(out, r->priced && r->unpriced);
   pair_u64(out, "messages", r->messages);
   pair_u64(out, "turns", r->turns);
   pair_u64(out, "first", r->first);
   pair_u64(out, "last", r->last);
   ctxp_pack_cstr(out, "error");
-  ctxp_pack_nil(out);
+  rows->ledger ? ctxp_pack_u64(out, ctxp_fold_row_error(r)) : ctxp_pack_nil(out);
+}
+
+static void pack_parts(struct ctxp_buf *out, const struct ctxp_fold_rows *rows) {
+  size_t mark = ctxp_pack_array_open(out);
+  uint32_t n = 0;
+  for (unsigned p = 0; p < CTXP_FOLD_PARTS; p++) {
+    const struct ctxp_fold_part_row *r = &rows->parts[p];
+    if (r->turns == 0) continue;
+    ctxp_pack_map(out, 8);
+    pair_str(out, "part", ctxp_str(ctxp_fold_part_names[p]));
+    pair_str(out, "band", ctxp_str(ctxp_band_name(p == CTXP_FOLD_THINKING ? CTXP_BAND_assistant : CTXP_BAND_system)));
+    pair_u64(out, "own", r->own);
+    pair_u64(out, "billed", r->billed);
+    ctxp_pack_cstr(out, "costNano");
+    r->priced ? ctxp_pack_u64(out, r->cost_nano) : ctxp_pack_nil(out);
+    ctxp_pack_cstr(out, "costTieredNano");
+    r->priced ? ctxp_pack_u64(out, r->tiered_nano) : ctxp_pack_nil(out);
+    pair_u64(out, "turns", r->turns);
+    pair_u64(out, "error", (uint64_t)r->error);
+    n++;
+  }
+  ctxp_pack_close(out, mark, n);
 }
 
 static void pack_busts(struct ctxp_buf *out, const struct ctxp_fold_bust_sum *busts) {
@@ -182,6 +246,31 @@ static void pack_busts(struct ctxp_buf *out, const struct ctxp_fold_bust_sum *bu
     n++;
   }
   ctxp_pack_close(out, mark, n);
+}
+
+static void pack_part_of(struct ctxp_buf *out, const struct ctxp_fold_figures *f) {
+  ctxp_pack_map(out, 4);
+  pair_u64(out, "requests", f->requests);
+  pair_u64(out, "billed", ctxp_fold_billed(f));
+  pair_u64(out, "costNano", f->cost_nano);
+  pair_u64(out, "unpricedTokens", f->unpriced_input + f->unpriced_output);
+}
+
+static void pack_groups(struct ctxp_buf *out, struct ctxp_fold_groups *g) {
+  ctxp_fold_groups_rank(g);
+  ctxp_pack_cstr(out, ctxp_fold_group_lists[g->by]);
+  ctxp_pack_array(out, g->groups.count);
+  for (uint32_t i = 0; i < g->groups.count; i++) {
+    const struct ctxp_fold_group *group = &g->groups.at[i];
+    ctxp_pack_map(out, 1 + 1 + FIGURES - 1 + 3);
+    pair_str(out, ctxp_fold_group_names[g->by], group->key);
+    pair_u64(out, "sessions", group->sessions);
+    pack_figures_of(out, &group->figures, false);
+    pack_time(out, "first", group->figures.first_ms);
+    pack_time(out, "last", group->figures.last_ms);
+    ctxp_pack_cstr(out, "ofSubagents");
+    pack_part_of(out, &group->of_threads);
+  }
 }
 
 static int compare_told(const void *a, const void *b, void *data) {
@@ -202,10 +291,36 @@ static void pack_sessions(struct ctxp_buf *out, struct report *rep) {
   for (uint32_t i = 0; i < rep->told.count; i++) ctxp_buf_add(out, rep->sessions.ptr + rep->told.at[i].from, rep->told.at[i].len);
 }
 
+/* what the question was narrowed to: nothing, or a pair */
+static unsigned pack_filter_size(const struct ctxp_fold_pick *p) {
+  return p->sessions.agent.len || p->sessions.session.len || p->model.len || p->since_ms ? 1 : 0;
+}
+
+static void pack_filter(struct ctxp_buf *out, const struct ctxp_fold_pick *p) {
+  const struct ctxp_str texts[] = {p->sessions.agent, p->sessions.session, p->model};
+  static const char *const names[] = {"agent", "session", "model"};
+  uint32_t count = 0;
+  if (!pack_filter_size(p)) return;
+  ctxp_pack_cstr(out, "filter");
+  size_t mark = ctxp_pack_map_open(out);
+  for (size_t i = 0; i < 3; i++) {
+    if (!texts[i].len) continue;
+    pair_str(out, names[i], texts[i]);
+    count++;
+  }
+  if (p->since_ms) {
+    pack_time(out, "since", p->since_ms);
+    pair_u64(out, "sinceMs", p->since_ms);
+    count += 2;
+  }
+  ctxp_pack_close(out, mark, count);
+}
+
 static void pack_report(struct ctxp_buf *out, struct report *rep, const char *prices) {
   static const char *const names[] = {"bands", "views", "tools", "messages"};
-  ctxp_pack_map(out, 9 + (rep->by_message ? 1 : 0));
+  ctxp_pack_map(out, 11 + (rep->by_message ? 1 : 0) + (rep->groups.by ? 1 : 0) + pack_filter_size(&rep->pick));
   pair_u64(out, "schema", 1);
+  pack_filter(out, &rep->pick);
   ctxp_pack_cstr(out, "prices");
   ctxp_pack_map(out, 1);
   pair_str(out, "version", ctxp_str(prices));
@@ -221,10 +336,18 @@ static void pack_report(struct ctxp_buf *out, struct report *rep, const char *pr
     ctxp_pack_array(out, t->count);
     for (uint32_t i = 0; i < t->count; i++) pack_row(out, &rep->rows, g, &t->at[i]);
   }
+  if (rep->groups.by) pack_groups(out, &rep->groups);
+  ctxp_pack_cstr(out, "parts");
+  pack_parts(out, &rep->rows);
   ctxp_pack_cstr(out, "cacheBusts");
   pack_busts(out, rep->rows.busts);
+  ctxp_pack_cstr(out, "balance");
+  ctxp_fold_balance_pack(out, &rep->balance);
   ctxp_pack_cstr(out, "potential");
-  ctxp_fold_pack_potential(out, &rep->potential);
+  if (ctxp_fold_pick_narrows(&rep->pick))
+    ctxp_pack_nil(out); /* it is known of whole sessions */
+  else
+    ctxp_fold_pack_potential(out, &rep->potential);
 }
 
 /* ---- over all sessions ---- */
@@ -234,14 +357,7 @@ struct visit {
   bool any;
 };
 
-static int visit_spend(void *data, struct ctxp_fold_window *w) {
-  struct visit *v = data;
-  struct report *rep = v->report;
-  ctxp_fold_look(w, &v->seen);
-  if (w->counted == 0) return 0;
-  int r = ctxp_fold_rows_add(&rep->rows, w);
-  if (r < 0) return r;
-  v->any = true;
+static int told(struct report *rep, const struct ctxp_fold_window *w) {
   if (!ctxp_fold_grow(&rep->told, sizeof(*rep->told.at))) return -ENOMEM;
   struct told *told = &rep->told.at[rep->told.count++];
   *told = (struct told){
@@ -249,6 +365,23 @@ static int visit_spend(void *data, struct ctxp_fold_window *w) {
   pack_window(&rep->sessions, w);
   told->len = rep->sessions.len - told->from;
   return ctxp_buf_error(&rep->sessions);
+}
+
+static int visit_spend(void *data, struct ctxp_fold_window *w) {
+  struct visit *v = data;
+  struct report *rep = v->report;
+  bool any = true, narrow = ctxp_fold_pick_narrows(&rep->pick);
+  ctxp_fold_look(w, &v->seen);
+  int r = w->counted && narrow ? ctxp_fold_pick_look(&rep->pick, w, &any) : 0;
+  if (r < 0 || w->counted == 0 || !any) return r;
+  if (narrow) r = ctxp_fold_spend_through(w, &rep->lens);
+  if (r == 0) r = ctxp_fold_rows_add(&rep->rows, w);
+  if (r == 0) v->any = true;
+  if (r == 0) r = told(rep, w);
+  if (r == 0 && rep->groups.by) r = ctxp_fold_groups_add(&rep->groups, w, &rep->pick);
+  if (r == 0) r = ctxp_fold_balance_add(&rep->balance, w, &rep->pick);
+  if (narrow) w->spend = ctxp_fold_spend_free(w->spend);
+  return r;
 }
 
 static int visit_session(void *data, struct ctxp_stage *stage, struct ctxp_fold_session *s) {
@@ -260,26 +393,41 @@ static int visit_session(void *data, struct ctxp_stage *stage, struct ctxp_fold_
   return r;
 }
 
-static int spend(struct ctxp_stage *stage, struct ctxp_raw query, const struct ctxp_fold_filter *filter, struct ctxp_buf *reply,
-    struct ctxp_error *err) {
-  struct ctxp_str by = ctxp_map_str(query, "by");
+static int known_grain(struct report *rep, struct ctxp_str by, struct ctxp_error *err) {
+  static const char *const others[] = {"", "band", "view", "tool", "session"};
+  rep->by_message = ctxp_str_is(by, "message");
+  rep->groups.by = ctxp_fold_group_by(by);
+  for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++)
+    if (rep->by_message || rep->groups.by || ctxp_str_is(by, others[i])) return 0;
+  return ctxp_error_set(err, -EINVAL, "there is no grain '%.*s'; it is band, view, tool, message, day, project, model, agent or session",
+      (int)by.len, by.ptr);
+}
+
+static int spend(struct ctxp_stage *stage, struct ctxp_raw query, struct ctxp_buf *reply, struct ctxp_error *err) {
   uint64_t top = ctxp_map_u64(query, "top", 0);
   const struct ctxp_prices *prices = ctxp_stage_prices(stage);
-  struct report rep = {.by_message = ctxp_str_is(by, "message")};
-  if (by.len && !rep.by_message && !ctxp_str_is(by, "band") && !ctxp_str_is(by, "view") && !ctxp_str_is(by, "tool"))
-    return ctxp_error_set(err, -EINVAL, "there is no grain '%.*s'; it is band, view, tool or message", (int)by.len, by.ptr);
+  struct report rep = {.pick = ctxp_fold_pick(query), .groups = {.offsets = ctxp_map_get(query, "offsets")}};
+  int r = known_grain(&rep, ctxp_map_str(query, "by"), err);
+  if (r < 0) return r;
+  rep.lens = (struct ctxp_fold_lens){.counts = ctxp_fold_pick_counts, .data = &rep.pick};
   rep.rows.wanted = rep.by_message ? 15 : 7;
   rep.rows.keep_spans = top > 0;
-  int r = ctxp_fold_each_session(stage, filter, visit_session, &rep);
+  r = ctxp_fold_each_session(stage, &rep.pick.sessions, visit_session, &rep);
+  bool missed = r == 0 && ctxp_fold_pick_narrows(&rep.pick) && rep.rows.figures.requests == 0;
+  if (missed) r = ctxp_fold_pick_missed(&rep.pick, err);
+  if (r == 0) ctxp_fold_balance_bill(&rep.balance, &rep.rows);
   if (r == 0) r = ctxp_fold_rows_finish(&rep.rows, top);
   if (r == 0) pack_report(reply, &rep, prices ? ctxp_prices_version(prices) : "");
   if (r == 0) r = ctxp_buf_error(reply);
   ctxp_fold_rows_deinit(&rep.rows);
+  ctxp_fold_groups_deinit(&rep.groups);
+  ctxp_fold_balance_deinit(&rep.balance);
+  ctxp_fold_pick_deinit(&rep.pick);
   ctxp_buf_deinit(&rep.sessions);
   free(rep.told.at);
-  return r < 0 ? ctxp_error_set(err, r, "the bill could not be put together: %s",
-                     r == -ENOMEM ? "out of memory" : "a record of the fold's state is damaged") :
-                 0;
+  return r < 0 && !missed ? ctxp_error_set(err, r, "the bill could not be put together: %s",
+                                r == -ENOMEM ? "out of memory" : "a record of the fold's state is damaged") :
+                            r;
 }
 
 int ctxp_fold_query(struct ctxp_stage *stage, struct ctxp_raw query, struct ctxp_buf *reply, struct ctxp_error *err) {
@@ -287,7 +435,8 @@ int ctxp_fold_query(struct ctxp_stage *stage, struct ctxp_raw query, struct ctxp
   struct ctxp_fold_filter filter = {ctxp_map_str(query, "agent"), ctxp_map_str(query, "session")};
   int r = ctxp_fold_check_filter(stage, &filter, err);
   if (r < 0) return r;
-  if (ctxp_str_is(what, "spend")) return spend(stage, query, &filter, reply, err);
+  if (ctxp_str_is(what, "spend")) return spend(stage, query, reply, err);
   if (ctxp_str_is(what, "stats")) return ctxp_fold_stats(stage, &filter, reply, err);
-  return ctxp_error_set(err, -ENOENT, "the fold answers spend and stats, not '%.*s'", (int)what.len, what.ptr);
+  if (ctxp_str_is(what, "explain")) return ctxp_fold_explain(stage, query, reply, err);
+  return ctxp_error_set(err, -ENOENT, "the fold answers spend, explain and stats, not '%.*s'", (int)what.len, what.ptr);
 }

@@ -3,6 +3,10 @@
 #include "fold/ledger.h"
 #include "fold/path.h"
 #include "fold/rows.h"
+#include "fold/sizes.h"
+
+const char *const ctxp_fold_part_names[CTXP_FOLD_PARTS] = {
+    "system and tools, not recorded", "came in, not recorded", "thinking"};
 
 /* ---- rows ---- */
 static bool same_row(const struct ctxp_fold_row *a, const struct ctxp_fold_row *b) {
@@ -61,7 +65,7 @@ static const struct ctxp_fold_call *call_of(const struct ctxp_fold_window *w, co
   return ctxp_fold_window_call(w, m->answers);
 }
 
-static struct ctxp_str tool_of(const struct ctxp_fold_window *w, const struct ctxp_fold_message *m) {
+struct ctxp_str ctxp_fold_tool_of(const struct ctxp_fold_window *w, const struct ctxp_fold_message *m) {
   const struct ctxp_fold_call *call = m->tool.len || m->role == CTXP_ROLE_assistant ? NULL : call_of(w, m);
   return m->role == CTXP_ROLE_assistant ? (struct ctxp_str){"", 0} : call ? call->name :
                                                                             m->tool;
@@ -73,8 +77,7 @@ static struct ctxp_str label_of(const struct ctxp_fold_window *w, const struct c
                                           (struct ctxp_str){"", 0};
 }
 
-/* false: the band has no views */
-static bool view_of(
+bool ctxp_fold_view_of(
     const struct ctxp_fold_window *w, const struct ctxp_fold_message *m, uint8_t band, struct ctxp_fold_row *key, struct ctxp_buf *path) {
   int kind = band == CTXP_BAND_file_view ? CTXP_LABEL_file :
       band == CTXP_BAND_text_view        ? CTXP_LABEL_text :
@@ -100,26 +103,29 @@ struct seen {
   uint64_t turns, covered;
   uint32_t first, last;
   uint32_t rows[CTXP_FOLD_GRAINS]; /* of an item, + 1 */
+  ctxp_u128 error; /* tokens that its bill may be off */
 };
 
-static void cover(uint64_t from, uint64_t to, uint64_t *turns, uint64_t *covered, uint32_t *first, uint32_t *last) {
-  if (from >= to) return;
-  uint64_t start = from > *covered ? from : *covered;
-  if (to > start) *turns += to - start;
-  if (to > *covered) *covered = to;
-  if (!*first || from + 1 < *first) *first = (uint32_t)from + 1;
-  if (to > *last) *last = (uint32_t)to;
+struct run { /* requests [from, to) among those that are billed */
+  uint64_t from, to;
+  uint32_t first, last; /* their numbers in the window */
+};
+
+static void cover(const struct run *run, uint64_t *turns, uint64_t *covered, uint32_t *first, uint32_t *last) {
+  uint64_t start = run->from > *covered ? run->from : *covered;
+  if (run->to > start) *turns += run->to - start;
+  if (run->to > *covered) *covered = run->to;
+  if (!*first || run->first < *first) *first = run->first;
+  if (run->last > *last) *last = run->last;
 }
 
-static uint32_t counted_before(const struct ctxp_fold_window *w, uint32_t request) {
-  if (request >= w->requests.count) return w->counted;
-  const struct ctxp_fold_request *q = &w->requests.at[request];
-  return q->number - (q->flags & CTXP_FOLD_COUNTED ? 1 : 0);
-}
-
-static void span(const struct ctxp_fold_window *w, const struct ctxp_fold_residency *r, uint64_t *ret_from, uint64_t *ret_to) {
-  *ret_from = counted_before(w, r->from);
-  *ret_to = r->to == CTXP_FOLD_OPEN ? w->counted : counted_before(w, r->to);
+/* false: none of them is billed */
+static bool run_of(const struct ctxp_fold_window *w, const struct ctxp_fold_residency *r, struct run *ret) {
+  *ret = (struct run){.from = ctxp_fold_spend_before(w, r->from), .to = ctxp_fold_spend_before(w, r->to)};
+  if (ret->from >= ret->to) return false;
+  ret->first = ctxp_fold_spend_number(w->spend, (uint32_t)ret->from + 1);
+  ret->last = ctxp_fold_spend_number(w->spend, (uint32_t)ret->to);
+  return true;
 }
 
 static uint32_t item_at(const struct ctxp_fold_items *items, uint32_t message, uint8_t band) {
@@ -132,9 +138,8 @@ static void see_items(const struct ctxp_fold_window *w, const struct ctxp_fold_i
   for (uint32_t i = 0; i < w->residencies.count; i++) {
     const struct ctxp_fold_residency *r = &w->residencies.at[i];
     uint32_t item = item_at(items, r->message, (uint8_t)ctxp_fold_band(w, r));
-    uint64_t from, to;
-    span(w, r, &from, &to);
-    if (item) cover(from, to, &seen[item - 1].turns, &seen[item - 1].covered, &seen[item - 1].first, &seen[item - 1].last);
+    struct run run;
+    if (item && run_of(w, r, &run)) cover(&run, &seen[item - 1].turns, &seen[item - 1].covered, &seen[item - 1].first, &seen[item - 1].last);
   }
 }
 
@@ -143,16 +148,16 @@ static int cover_rows(
   for (uint32_t i = 0; i < w->residencies.count; i++) {
     const struct ctxp_fold_residency *r = &w->residencies.at[i];
     uint32_t item = item_at(items, r->message, (uint8_t)ctxp_fold_band(w, r));
-    uint64_t from, to;
-    span(w, r, &from, &to);
-    for (unsigned g = 0; item && from < to && g < CTXP_FOLD_GRAINS; g++) {
+    struct run run;
+    for (unsigned g = 0; item && g < CTXP_FOLD_GRAINS && run_of(w, r, &run); g++) {
       uint32_t number = seen[item - 1].rows[g];
       if (!number) continue;
       struct ctxp_fold_row *row = &rows->grains[g].at[number - 1];
-      cover(from, to, &row->turns, &row->covered, &row->first, &row->last);
-      if (!rows->keep_spans || g == CTXP_FOLD_BY_BAND) continue;
+      if (g == CTXP_FOLD_BY_BAND) continue; /* theirs are summed with the bill, as parts of them are no messages */
+      cover(&run, &row->turns, &row->covered, &row->first, &row->last);
+      if (!rows->keep_spans) continue;
       if (!ctxp_fold_grow(&rows->spans, sizeof(*rows->spans.at))) return -ENOMEM;
-      rows->spans.at[rows->spans.count++] = (struct ctxp_fold_span){from, to, number - 1, (uint8_t)g};
+      rows->spans.at[rows->spans.count++] = (struct ctxp_fold_span){run.from, run.to, number - 1, (uint8_t)g};
     }
   }
   return 0;
@@ -167,9 +172,12 @@ static struct ctxp_fold_row *add_item(struct ctxp_fold_rows *rows, enum ctxp_fol
   seen->rows[grain] = number + 1;
   ctxp_fold_sum_add(&r->sum, &item->sum);
   r->priced |= item->priced > 0;
+  r->unpriced |= item->unpriced > 0;
+  r->error += seen->error;
+  r->bars += seen->error > 0;
   if (r->mark != rows->marks) {
     r->mark = rows->marks; /* a message counts its own size once a row */
-    r->own += m->tokens;
+    r->own += item->own;
     r->messages += m->defined || grain == CTXP_FOLD_BY_MESSAGE;
   }
   return r;
@@ -194,7 +202,7 @@ static void add_message_row(struct ctxp_fold_rows *rows, const struct ctxp_fold_
   struct ctxp_fold_row *r = add_item(rows, CTXP_FOLD_BY_MESSAGE, &key, item, m, seen);
   if (!r || !m->defined) return;
   r->message_band = item->band;
-  if (!r->tool.len) r->tool = ctxp_fold_arena_str(&rows->arena, tool_of(w, m), &rows->failed);
+  if (!r->tool.len) r->tool = ctxp_fold_arena_str(&rows->arena, ctxp_fold_tool_of(w, m), &rows->failed);
   if (!r->path.len) r->path = ctxp_fold_arena_str(&rows->arena, label_of(w, m), &rows->failed);
 }
 
@@ -203,9 +211,9 @@ static void add_one(struct ctxp_fold_rows *rows, const struct ctxp_fold_window *
   const struct ctxp_fold_message *m = &w->messages.at[item->message];
   struct ctxp_fold_row key = key_of(ctxp_str(ctxp_band_name((enum ctxp_band)item->band)), CTXP_FOLD_NO_KIND, item->band);
   add_item(rows, CTXP_FOLD_BY_BAND, &key, item, m, seen);
-  bool view = m->defined && view_of(w, m, item->band, &key, path);
+  bool view = (m->defined || item->own || item->sum.billed || item->sum.cost) && ctxp_fold_view_of(w, m, item->band, &key, path);
   if (view) add_item(rows, CTXP_FOLD_BY_VIEW, &key, item, m, seen);
-  struct ctxp_str tool = tool_of(w, m);
+  struct ctxp_str tool = ctxp_fold_tool_of(w, m);
   if (tool.len && rows->wanted & 1u << CTXP_FOLD_BY_TOOL) {
     key = key_of(tool, CTXP_FOLD_NO_KIND, CTXP_BAND_COUNT);
     struct ctxp_fold_row *r = add_item(rows, CTXP_FOLD_BY_TOOL, &key, item, m, seen);
@@ -213,6 +221,80 @@ static void add_one(struct ctxp_fold_rows *rows, const struct ctxp_fold_window *
   }
   if (rows->wanted & 1u << CTXP_FOLD_BY_TOOL) add_arguments(rows, w, m, item);
   if (rows->wanted & 1u << CTXP_FOLD_BY_MESSAGE) add_message_row(rows, w, m, item, seen);
+}
+
+/* ---- what is no message ---- */
+/* the number of requests that carried it, times what its size may be off */
+static ctxp_u128 error_of(const struct ctxp_fold_sizes *z, const struct ctxp_fold_item *item) {
+  const struct ctxp_fold_known *k = item->message < z->known.count ? &z->known.at[item->message] : NULL;
+  if (z->by_estimate || !k || !k->size) return 0;
+  return item->sum.billed / CTXP_FOLD_TOKEN * k->bar / k->size;
+}
+
+static ctxp_u128 part_error(const struct ctxp_fold_sizes *z, unsigned part, const struct ctxp_fold_band_sum *sum) {
+  uint64_t off = 0, grown = 0;
+  for (uint32_t i = 0; i < z->models.count; i++) off += z->models.at[i].off, grown += z->models.at[i].grown;
+  if (part == CTXP_FOLD_SYSTEM) return (ctxp_u128)z->first_bar * sum->turns;
+  return sum->sum.billed / CTXP_FOLD_TOKEN * (grown ? 2 * off : 54) / (grown ? grown : 100);
+}
+
+static struct ctxp_fold_row *part_row(struct ctxp_fold_rows *rows, enum ctxp_fold_grain grain, unsigned part, int band) {
+  struct ctxp_fold_row key = key_of(ctxp_str(ctxp_fold_part_names[part]), CTXP_FOLD_NO_KIND, CTXP_BAND_COUNT);
+  uint32_t number;
+  if (grain == CTXP_FOLD_BY_BAND) key = key_of(ctxp_str(ctxp_band_name((enum ctxp_band)band)), CTXP_FOLD_NO_KIND, band);
+  struct ctxp_fold_row *r = row_of(rows, grain, &key, &number);
+  if (r && grain == CTXP_FOLD_BY_MESSAGE) r->message_band = band;
+  return r;
+}
+
+static void widen(struct ctxp_fold_row *r, const struct ctxp_fold_band_sum *sum) {
+  r->turns += sum->turns;
+  if (sum->first && (!r->first || sum->first < r->first)) r->first = sum->first;
+  if (sum->last > r->last) r->last = sum->last;
+}
+
+/* U, X and thinking: parts of their bands, and rows beside the messages */
+static void add_parts(struct ctxp_fold_rows *rows, const struct ctxp_fold_spend *spend) {
+  const struct ctxp_fold_band_sum *parts = ctxp_fold_spend_parts(spend);
+  const struct ctxp_fold_sizes *z = ctxp_fold_spend_sizes(spend);
+  rows->ledger |= z->begun;
+  for (unsigned p = 0; p < CTXP_FOLD_PARTS; p++) {
+    struct ctxp_fold_part_row *at = &rows->parts[p];
+    if (parts[p].turns == 0) continue;
+    ctxp_u128 error = part_error(z, p, &parts[p]);
+    ctxp_fold_sum_add(&at->sum, &parts[p].sum);
+    at->error += error;
+    at->own += parts[p].own;
+    at->turns += parts[p].turns;
+    at->messages += parts[p].messages;
+    at->priced |= parts[p].priced > 0;
+    at->unpriced |= parts[p].unpriced > 0;
+    for (unsigned g = CTXP_FOLD_BY_BAND; g < CTXP_FOLD_GRAINS; g++) {
+      if (g != CTXP_FOLD_BY_BAND && (g != CTXP_FOLD_BY_MESSAGE || !(rows->wanted & 1u << g))) continue;
+      struct ctxp_fold_row *r =
+          part_row(rows, (enum ctxp_fold_grain)g, p, p == CTXP_FOLD_THINKING ? CTXP_BAND_assistant : CTXP_BAND_system);
+      if (!r) return;
+      ctxp_fold_sum_add(&r->sum, &parts[p].sum);
+      r->own += parts[p].own;
+      r->priced |= parts[p].priced > 0;
+      r->unpriced |= parts[p].unpriced > 0;
+      r->error += error;
+      r->bars += error > 0;
+      if (g == CTXP_FOLD_BY_MESSAGE) widen(r, &parts[p]);
+    }
+  }
+}
+
+static void widen_bands(struct ctxp_fold_rows *rows, const struct ctxp_fold_band_sum *bands) {
+  struct ctxp_fold_table *t = &rows->grains[CTXP_FOLD_BY_BAND];
+  for (uint32_t i = 0; i < t->count; i++)
+    if (t->at[i].band < CTXP_BAND_COUNT) widen(&t->at[i], &bands[t->at[i].band]);
+}
+
+uint64_t ctxp_fold_row_error(const struct ctxp_fold_row *row) {
+  uint64_t root = 0;
+  while ((root + 1) * (root + 1) <= row->bars) root++;
+  return root ? (uint64_t)(row->error / root) : 0;
 }
 
 /* what no message answers for: a row of the bands and of the messages */
@@ -226,6 +308,7 @@ static void add_unattributed(struct ctxp_fold_rows *rows, const struct ctxp_fold
     if (!r) return;
     ctxp_fold_sum_add(&r->sum, &none->sum);
     r->priced |= none->priced > 0;
+    r->unpriced |= none->unpriced > 0;
   }
 }
 
@@ -248,9 +331,14 @@ static int build_items(struct ctxp_fold_rows *rows, const struct ctxp_fold_windo
   for (uint32_t m = 0; m < items.messages; m++) {
     rows->marks++;
     for (uint32_t link = items.first[m]; link; link = items.at[link - 1].next)
-      if (seen[link - 1].turns) add_one(rows, w, &items.at[link - 1], &seen[link - 1], &path);
+      if (seen[link - 1].turns) {
+        seen[link - 1].error = error_of(ctxp_fold_spend_sizes(w->spend), &items.at[link - 1]);
+        add_one(rows, w, &items.at[link - 1], &seen[link - 1], &path);
+      }
   }
   int r = rows->failed || path.failed ? -ENOMEM : cover_rows(w, rows, &items, seen);
+  if (!rows->failed) add_parts(rows, w->spend);
+  widen_bands(rows, ctxp_fold_spend_bands(w->spend));
   free(seen);
   return r;
 }
@@ -270,6 +358,7 @@ static int build_bands(struct ctxp_fold_rows *rows, const struct ctxp_fold_windo
     row->first = bands[b].first;
     row->last = bands[b].last;
     row->priced = bands[b].priced > 0;
+    row->unpriced = bands[b].unpriced > 0;
   }
   return 0;
 }
@@ -310,6 +399,20 @@ static int add_spans(struct ctxp_fold_rows *rows, const struct ctxp_fold_rows *o
 static int add_rows(struct ctxp_fold_rows *rows, struct ctxp_fold_rows *one) {
   int r = 0;
   for (unsigned g = 0; r == 0 && g < CTXP_FOLD_GRAINS; g++) r = add_table(rows, one, (enum ctxp_fold_grain)g);
+  rows->ledger |= one->ledger;
+  for (unsigned p = 0; p < CTXP_FOLD_PARTS; p++) {
+    struct ctxp_fold_part_row *sum = &rows->parts[p];
+    const struct ctxp_fold_part_row *part = &one->parts[p];
+    sum->error += part->error;
+    sum->own += part->own;
+    sum->turns += part->turns;
+    sum->messages += part->messages;
+    sum->billed += part->billed;
+    sum->cost_nano += part->cost_nano;
+    sum->tiered_nano += part->tiered_nano;
+    sum->priced |= part->priced;
+    sum->unpriced |= part->unpriced;
+  }
   return r == 0 ? add_spans(rows, one) : r;
 }
 

@@ -26,9 +26,11 @@ struct ctxp_fold_row {
   int band; /* CTXP_BAND_COUNT: none */
   uint64_t own, messages, turns;
   uint32_t first, last; /* requests, numbered from 1 in their window */
-  bool priced, folded, hidden; /* hidden: counts in its band, but is no view (documentation without a label) */
+  bool priced, unpriced, folded, hidden; /* priced, unpriced: some of its requests are; hidden: counts in its band, but is no view (documentation without a label) */
   struct ctxp_fold_sum sum;
   ctxp_u128 as_views, arguments; /* parts of a tool's row; arguments stand beside it */
+  ctxp_u128 error; /* sum of what its messages' bills may be off, in tokens */
+  uint64_t bars; /* how many messages that is the sum of */
   /* filled in when the window's rows are made whole: */
   uint64_t billed, cost_nano, tiered_nano, views_billed, arguments_billed;
   /* while it is built */
@@ -53,6 +55,13 @@ struct ctxp_fold_rows {
   uint64_t marks;
   struct ctxp_fold_figures figures;
   struct ctxp_fold_bust_sum busts[CTXP_FOLD_BUSTS];
+  struct ctxp_fold_part_row {
+    struct ctxp_fold_sum sum;
+    ctxp_u128 error;
+    uint64_t own, turns, messages, billed, cost_nano, tiered_nano; /* the last three when the window's are made whole */
+    bool priced, unpriced;
+  } parts[CTXP_FOLD_PARTS]; /* of bands, which have them too */
+  bool ledger; /* some size is by the ledger: errors are known */
   CTXP_FOLD_ARRAY(struct ctxp_fold_span, spans); /* residencies by row, kept only where rows will be folded */
   bool keep_spans;
 };
@@ -62,6 +71,14 @@ struct ctxp_fold_span {
   uint8_t grain;
 };
 
+extern const char *const ctxp_fold_part_names[CTXP_FOLD_PARTS];
+/* Tokens that a row's bill may be off: of independent errors the sum grows with the root of their number. */
+uint64_t ctxp_fold_row_error(const struct ctxp_fold_row *row);
+/* The tool that a message is the result of; empty: none. */
+struct ctxp_str ctxp_fold_tool_of(const struct ctxp_fold_window *w, const struct ctxp_fold_message *m);
+/* The view that a message is in that band, its key, label, kind and band; false: the band has none. path: room for the key. */
+bool ctxp_fold_view_of(const struct ctxp_fold_window *w, const struct ctxp_fold_message *m, uint8_t band, struct ctxp_fold_row *ret_key,
+    struct ctxp_buf *path);
 /* Adds a window's bill. -ENOMEM. */
 int ctxp_fold_rows_add(struct ctxp_fold_rows *rows, struct ctxp_fold_window *w) __attribute__((warn_unused_result));
 /* The bands alone, in a few steps however long the window is. -ENOMEM. */

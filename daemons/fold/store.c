@@ -24,7 +24,7 @@ static struct key hash_key(char letter, struct ctxp_hash128 h) {
 
 static struct key piece_key(struct ctxp_hash128 window, enum ctxp_fold_list list, uint32_t piece) {
   struct key k = hash_key('W', window);
-  k.bytes[k.len++] = (uint8_t) "mcqr"[list];
+  k.bytes[k.len++] = (uint8_t) "mcqre"[list];
   add_u64(&k, piece, 4);
   return k;
 }
@@ -44,7 +44,7 @@ static int put(struct ctxp_stage *stage, struct key key, const struct ctxp_buf *
 static int get(struct ctxp_stage *stage, struct key key, struct ctxp_raw *ret) { return ctxp_stage_get(stage, raw_of(&key), ret); }
 
 #define LOADED_WINDOWS 64 /* windows that may stay loaded though nothing came for them since the last save */
-static const uint32_t piece_sizes[CTXP_FOLD_LISTS] = {64, 64, 32, 128};
+static const uint32_t piece_sizes[CTXP_FOLD_LISTS] = {64, 64, 32, 128, 64};
 
 /* ---- sessions ---- */
 /* a hash of names: of each its length and its bytes, so that no two lists of names are the same text */
@@ -158,8 +158,8 @@ static int add_window(struct ctxp_fold *f, struct ctxp_fold_window *w, struct ct
 }
 
 static int load_lists(struct ctxp_stage *stage, struct ctxp_fold_window *w, const uint32_t counts[CTXP_FOLD_LISTS]) {
-  uint32_t *const got[] = {&w->messages.count, &w->calls.count, &w->requests.count, &w->residencies.count};
-  uint32_t *const dirty[] = {&w->messages.dirty, &w->calls.dirty, &w->requests.dirty, &w->residencies.dirty};
+  uint32_t *const got[] = {&w->messages.count, &w->calls.count, &w->requests.count, &w->residencies.count, &w->effects.count};
+  uint32_t *const dirty[] = {&w->messages.dirty, &w->calls.dirty, &w->requests.dirty, &w->residencies.dirty, &w->effects.dirty};
   struct ctxp_raw raw;
   for (unsigned l = 0; l < CTXP_FOLD_LISTS; l++) {
     for (uint32_t piece = 0; *got[l] < counts[l]; piece++) {
@@ -207,6 +207,7 @@ static int make_window(
   bool failed = false;
   if (!w) return -ENOMEM;
   w->key = key;
+  w->by_estimate = ((struct ctxp_fold *)ctxp_stage_state(stage))->by_estimate;
   w->changed = true;
   w->thread = ctxp_fold_arena_str(&w->arena, thread, &failed);
   failed |= !ctxp_fold_grow(&s->windows, sizeof(*s->windows.at));
@@ -400,6 +401,7 @@ static int save_window(struct ctxp_stage *stage, struct ctxp_fold_window *w) {
   if (r == 0) r = save_list(stage, w, CTXP_FOLD_LIST_CALLS, w->calls.count, &w->calls.dirty);
   if (r == 0) r = save_list(stage, w, CTXP_FOLD_LIST_REQUESTS, w->requests.count, &w->requests.dirty);
   if (r == 0) r = save_list(stage, w, CTXP_FOLD_LIST_RESIDENCIES, w->residencies.count, &w->residencies.dirty);
+  if (r == 0) r = save_list(stage, w, CTXP_FOLD_LIST_EFFECTS, w->effects.count, &w->effects.dirty);
   if (r == 0) w->changed = false;
   return r;
 }

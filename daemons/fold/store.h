@@ -6,7 +6,7 @@
 #include "fold/ledger.h"
 #include "fold/window.h"
 
-#define CTXP_FOLD_FORMAT 2 /* of the store; raised when a record changes its form */
+#define CTXP_FOLD_FORMAT 3 /* of the store; raised when a record changes its form */
 
 struct ctxp_fold_billed_call { /* a response that was counted, and where */
   struct ctxp_hash128 id, window;
@@ -33,6 +33,7 @@ struct ctxp_fold {
   struct ctxp_fold_tool *tools; /* used since the last save */
   uint64_t session_count, saved_count; /* all there ever were; what the store says */
   bool opened; /* the count is read */
+  bool by_estimate; /* of windows that begin: their sizes are as the definitions say them */
 };
 
 /* The window of an event, made if it is not known, its session too; *ret_known: the session was known. -ENOMEM, -EBADMSG. */

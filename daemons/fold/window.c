@@ -1,7 +1,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include "ctxpipe/stage.h"
-#include "fold/sizes.h"
 #include "fold/spend.h"
 #include "fold/store.h"
 #include "fold/window.h"
@@ -191,13 +190,27 @@ static void restate(struct ctxp_fold_window *w, const struct ctxp_fold_message *
   if (w->spend && m->used_from < ctxp_fold_spend_done(w->spend)) w->spend = ctxp_fold_spend_free(w->spend);
 }
 
+/* what its size goes by; true: it is another than before */
+static bool measure(struct ctxp_fold_message *m, const struct ctxp_context_message *d) {
+  struct ctxp_fold_message old = *m;
+  m->pieces = clamp_u32(ctxp_has(d, context_message, pieces) ? d->pieces : d->tokens > CTXP_FOLD_MAX_SIZE ? d->tokens :
+                                                                                                            10 * d->tokens);
+  m->images = clamp_u32(d->images.count);
+  m->thinks = ctxp_has(d, context_message, thinking);
+  m->thinking = clamp_u32(d->thinking.tokens);
+  m->signature = clamp_u32(d->thinking.signatureUnits);
+  return m->pieces != old.pieces || m->images != old.images || m->thinks != old.thinks || m->thinking != old.thinking ||
+      m->signature != old.signature;
+}
+
 int ctxp_fold_window_define(struct ctxp_fold_window *w, struct ctxp_stage *stage, const struct ctxp_context_message *d) {
-  uint32_t tokens = clamp_u32(ctxp_fold_size(d));
+  uint32_t tokens = clamp_u32(d->tokens);
   bool failed = false;
   uint32_t number = message_of(w, d->id);
   if (number == CTXP_FOLD_OPEN) return -ENOMEM;
   struct ctxp_fold_message *m = &w->messages.at[number];
-  if (!m->defined || m->tokens != tokens || m->band != (uint8_t)d->band) restate(w, m);
+  bool resized = measure(m, d);
+  if (!m->defined || m->tokens != tokens || m->band != (uint8_t)d->band || resized) restate(w, m);
   dirty_from(&w->messages.dirty, number);
   m->defined = true;
   m->tokens = tokens;
@@ -268,6 +281,32 @@ static int form(struct ctxp_fold_window *w, struct ctxp_stage *stage, struct ctx
   return 0;
 }
 
+/* the messages that the response of a request became: they come in with a later one */
+static int mark_replies(struct ctxp_fold_window *w, struct ctxp_list ids, uint32_t request) {
+  struct ctxp_str id;
+  while (ctxp_strs_next(&ids, &id) > 0) {
+    uint32_t number = message_of(w, id);
+    if (number == CTXP_FOLD_OPEN) return -ENOMEM;
+    if (w->messages.at[number].reply_of) continue;
+    w->messages.at[number].reply_of = request;
+    dirty_from(&w->messages.dirty, number);
+  }
+  return 0;
+}
+
+static int mark_persons(struct ctxp_fold_window *w, struct ctxp_list ids) {
+  struct ctxp_str id;
+  while (ctxp_strs_next(&ids, &id) > 0) {
+    uint32_t number = message_of(w, id);
+    if (number == CTXP_FOLD_OPEN) return -ENOMEM;
+    if (w->messages.at[number].person) continue;
+    w->messages.at[number].person = true;
+    restate(w, &w->messages.at[number]);
+    dirty_from(&w->messages.dirty, number);
+  }
+  return 0;
+}
+
 int ctxp_fold_window_request(struct ctxp_fold_window *w, struct ctxp_stage *stage, const struct ctxp_prompt *p,
     const struct ctxp_fold_request *figures, uint32_t *ret_request) {
   bool whole = ctxp_has(p, prompt, request);
@@ -279,7 +318,8 @@ int ctxp_fold_window_request(struct ctxp_fold_window *w, struct ctxp_stage *stag
     keep = w->live.count;
   }
   if (!ctxp_fold_grow(&w->requests, sizeof(*w->requests.at))) return -ENOMEM;
-  int r = form(w, stage, whole ? p->request : p->append, (uint32_t)keep, &kept);
+  int r = mark_persons(w, p->personPrompt);
+  if (r == 0) r = form(w, stage, whole ? p->request : p->append, (uint32_t)keep, &kept);
   if (r < 0) return r;
   *ret_request = CTXP_FOLD_OPEN;
   w->evicted_tokens = 0;
@@ -294,7 +334,7 @@ int ctxp_fold_window_request(struct ctxp_fold_window *w, struct ctxp_stage *stag
   q->number = w->counted;
   dirty_from(&w->requests.dirty, number);
   *ret_request = number;
-  return 0;
+  return mark_replies(w, p->reply, number + 1);
 }
 
 void ctxp_fold_window_correct(struct ctxp_fold_window *w, uint32_t request, const struct ctxp_fold_request *figures) {
@@ -353,6 +393,7 @@ void ctxp_fold_window_free(struct ctxp_fold_window *w) {
   free(w->live.at);
   free(w->models.at);
   free(w->kept.at);
+  free(w->effects.at);
   free(w->message_index.slots);
   free(w->call_index.slots);
   free(w);

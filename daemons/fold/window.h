@@ -42,6 +42,11 @@ struct ctxp_fold_message {
   uint8_t band, role, label_kind; /* label_kind: CTXP_LABEL_COUNT: by band */
   bool defined;
   bool copied; /* the call that it answers is another window's, of which this one is a copy */
+  /* of its size (sizes.h) */
+  bool person, thinks; /* a person wrote it; it holds thinking */
+  uint32_t pieces, images;
+  uint32_t thinking, signature; /* of its thinking: tokens, length of its signature; 0: not said */
+  uint32_t reply_of; /* the request (+ 1) whose response it is; 0: none */
 };
 struct ctxp_fold_call { /* a tool call in an assistant message */
   struct ctxp_hash128 id;
@@ -65,7 +70,8 @@ enum ctxp_fold_request_flags {
   CTXP_FOLD_PRICED_OUT = 8,
   CTXP_FOLD_COMPACTED = 16,
   CTXP_FOLD_NEW_TOOLS = 32,
-  CTXP_FOLD_REMOVED = 64 /* since the request before */
+  CTXP_FOLD_REMOVED = 64, /* since the request before */
+  CTXP_FOLD_REASONING_APART = 128 /* it stands beside the output */
 };
 struct ctxp_fold_request {
   uint64_t tokens[CTXP_FOLD_CLASSES];
@@ -92,11 +98,25 @@ static inline uint64_t ctxp_fold_request_cost_nano(const struct ctxp_fold_reques
   } name
 
 struct ctxp_fold_kept { /* tokens that a mechanism keeps out of every request that would have carried them */
-  uint64_t tokens;
+  uint64_t tokens; /* 0: another call of the entry before */
   struct ctxp_hash128 call;
   uint32_t place; /* where they would stand */
   uint32_t turn; /* turns that had ended when they were saved */
   uint8_t mechanism;
+};
+/* What mechanisms did to the window, for ever: from it the balance of each view and tool is derived. */
+enum ctxp_fold_effect_kind { CTXP_FOLD_KEPT_OUT, /* tokens more are kept out */
+  CTXP_FOLD_KEPT_LESS, /* tokens fewer */
+  CTXP_FOLD_KEPT_WITH, /* another call of the entry before, which is KEPT_OUT */
+  CTXP_FOLD_REGRETTED,
+  CTXP_FOLD_ASKED, /* an auxiliary model used tokens */
+  CTXP_FOLD_EFFECTS };
+struct ctxp_fold_effect {
+  struct ctxp_hash128 call; /* zero: of none */
+  uint64_t tokens, cost_nano, ts_ms; /* cost: of what an auxiliary model used; ts: of the causing event */
+  uint32_t request; /* the first that shows it */
+  uint8_t kind, mechanism;
+  bool priced;
 };
 enum { CTXP_FOLD_BASH,
   CTXP_FOLD_AMNESIA,
@@ -123,18 +143,22 @@ struct ctxp_fold_window {
   CTXP_FOLD_ARRAY(struct ctxp_str, models);
   struct ctxp_fold_index message_index, call_index;
   struct ctxp_fold_spend *spend; /* NULL: not run yet */
+  bool by_estimate; /* sizes as the definitions say them */
   uint64_t evicted_tokens; /* out of the window since the last request */
   uint32_t counted; /* requests billed here */
   uint64_t tools_hash; /* of the tool texts last seen; 0: none */
   uint8_t since; /* flags for the next request */
   /* the ledger's part */
   CTXP_FOLD_ARRAY(struct ctxp_fold_kept, kept);
+  CTXP_FOLD_ARRAY(struct ctxp_fold_effect, effects);
+  bool effects_failed; /* out of memory while one was noted */
   uint64_t kept_tokens;
   struct ctxp_fold_turn turn;
   uint64_t run_lazy, run_offered; /* of a recorded run that has made no call yet */
   uint32_t turns_ended;
   uint64_t turn_number; /* of the turn under way, or the next */
   uint32_t final_at; /* counted requests when the last `final` bill was said */
+  bool ended; /* the agent has said nothing since the session's end */
   bool changed, touched;
   UT_hash_handle hh;
 };

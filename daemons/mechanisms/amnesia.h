@@ -21,12 +21,12 @@ struct ctxp_result { /* a tagged result, or a skill load */
   bool candidate; /* DROP: it may go */
   bool seen; /* a request has carried it */
   bool removed; /* from the agent's window */
-  bool regretted; /* ... and its saving was taken back */
+  bool regretted; /* ... and came in again */
   bool here; /* while the window is looked through */
 };
 
 enum ctxp_gone { CTXP_HERE,
-  CTXP_GONE_ONCE /* from one request */,
+  CTXP_GONE_ONCE /* from one request, or until it left the window on its own */,
   CTXP_GONE };
 struct ctxp_message_call {
   char *id;
@@ -45,6 +45,7 @@ struct ctxp_message {
   unsigned call_count;
   enum ctxp_gone gone;
   bool applied; /* gone from the agent's window, not only in theory */
+  bool regretted; /* gone, and its saving was taken back */
   uint64_t ask; /* number of the request from which it went */
   unsigned position; /* while a window is stored */
   bool wanted; /* while it is looked through */
@@ -92,7 +93,7 @@ int ctxp_amnesia_define(struct ctxp_message *message, enum ctxp_role role, struc
 struct ctxp_message_call *ctxp_amnesia_call(struct ctxp_message *message, struct ctxp_str id); /* NULL: none */
 int ctxp_amnesia_push(struct ctxp_amnesia *window, struct ctxp_message *message)
     __attribute__((warn_unused_result)); /* at the request's end */
-/* Forgets the messages that are neither gone for good nor in the last request (all: nor that). */
+/* Forgets the messages that are neither gone nor in the last request (all: nor that). */
 void ctxp_amnesia_purge(struct ctxp_amnesia *window, bool all);
 /* text: NULL or an own copy of `value`. -ENOMEM. */
 int ctxp_amnesia_text(char **text, struct ctxp_str value) __attribute__((warn_unused_result));

@@ -63,6 +63,12 @@ static int read_again(struct ctxp_stage *stage, struct ctxp_amnesia *window, con
   struct ctxp_event out = {.kind = CTXP_KIND_regret};
   out.regret = (struct ctxp_regret){
       .mechanism = CTXP_STR("amnesia"), .toolCallId = call_of(removed), .tokens = removed->tokens, .reason = CTXP_STR("read again")};
+  for (struct ctxp_message *m = window->messages; m; m = m->hh.next) {
+    if (m->gone != CTXP_GONE || !m->applied || m->role != CTXP_ROLE_tool) continue;
+    if (!ctxp_str_eq((struct ctxp_str){m->call, m->call_len}, call_of(removed))) continue;
+    m->regretted = true;
+    out.regret.tokens = m->tokens; /* what was claimed for it */
+  }
   removed->regretted = window->base.changed = true;
   return ctxp_stage_emit(stage, &out);
 }

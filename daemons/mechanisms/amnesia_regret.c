@@ -2,12 +2,6 @@
 #include "base/str.h"
 #include "mechanisms/amnesia.h"
 
-static bool regretted(struct ctxp_amnesia *window, const struct ctxp_message *message) {
-  const struct ctxp_result *result =
-      message->role == CTXP_ROLE_tool ? ctxp_amnesia_result(window, (struct ctxp_str){message->call, message->call_len}) : NULL;
-  return result && result->regretted;
-}
-
 /* the message that holds the call, stripped or not */
 static struct ctxp_message *owner_of(struct ctxp_amnesia *window, struct ctxp_str call, struct ctxp_message_call **ret_call) {
   for (struct ctxp_message *m = window->messages; m; m = m->hh.next)
@@ -35,6 +29,7 @@ static void put_back(struct ctxp_amnesia *window, struct ctxp_message *message) 
   struct ctxp_result *result = ctxp_amnesia_result(window, (struct ctxp_str){message->call, message->call_len});
   window->gone_count -= message->gone == CTXP_GONE && message->applied;
   message->gone = CTXP_HERE;
+  message->regretted = false;
   window->base.changed = true;
   if (!result || message->role != CTXP_ROLE_tool) return;
   result->candidate = true;
@@ -51,7 +46,7 @@ static int take_back(struct ctxp_stage *stage, struct ctxp_amnesia *window, cons
     out.regret = (struct ctxp_regret){.mechanism = CTXP_STR("amnesia"), .toolCallId = call, .reason = ctxp_str(reason)};
     for (struct ctxp_message *m = message; m; m = m->hh.next) {
       if (!m->wanted || !ctxp_str_eq(call, (struct ctxp_str){m->for_call, m->for_call_len})) continue;
-      if (!regretted(window, m)) out.regret.tokens += m->tokens;
+      if (!m->regretted) out.regret.tokens += m->tokens;
       m->wanted = false;
       put_back(window, m);
     }
@@ -68,7 +63,10 @@ int ctxp_amnesia_missed(struct ctxp_stage *stage, struct ctxp_amnesia *window, c
     m->wanted = m->gone != CTXP_HERE && m->applied && m->ask == said->askSeq;
     any = any || m->wanted;
     for (unsigned k = 0; k < m->call_count; k++)
-      if (m->calls[k].gone != CTXP_HERE && m->calls[k].ask == said->askSeq) m->calls[k].gone = CTXP_HERE;
+      if (m->calls[k].gone != CTXP_HERE && m->calls[k].ask == said->askSeq) {
+        m->calls[k].gone = CTXP_HERE;
+        window->base.changed = true;
+      }
   }
   return any ? take_back(stage, window, "not applied") : 0;
 }

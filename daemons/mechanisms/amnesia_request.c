@@ -93,9 +93,11 @@ static int view_prompt(struct ctxp_amnesia *window, struct views *views) {
 }
 
 /* ---- removing ---- */
-/* of a removed message: the result that it went with */
+/* of a removed message: the result that it went with, now and not in an earlier request */
 static struct ctxp_str went_with(const struct ctxp_view *view) {
   if (view->role == CTXP_ROLE_tool) return view->call;
+  for (size_t k = 0; k < view->call_count; k++)
+    if (view->calls[k].strip) return view->calls[k].id;
   return view->call_count ? view->calls[0].id : view->id;
 }
 
@@ -123,6 +125,7 @@ static int remember(struct ctxp_amnesia *window, const struct ctxp_view *view, e
   window->gone_count += gone == CTXP_GONE && applied;
   message->gone = gone;
   message->applied = applied;
+  message->regretted = false;
   message->ask = ask;
   message->tokens = view->tokens;
   message->for_call_len = with.len;

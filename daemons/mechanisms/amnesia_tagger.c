@@ -141,7 +141,8 @@ static void evicted(struct ctxp_amnesia *window, struct ctxp_list ids) {
         message->role == CTXP_ROLE_tool ? ctxp_amnesia_result(window, (struct ctxp_str){message->call, message->call_len}) : NULL;
     if (result) ctxp_amnesia_forget(window, result);
     window->gone_count -= message->gone == CTXP_GONE && message->applied;
-    message->gone = CTXP_HERE;
+    /* that its removal was not applied may still be told */
+    message->gone = message->gone != CTXP_HERE && message->applied ? CTXP_GONE_ONCE : CTXP_HERE;
     window->base.changed = true;
   }
 }
@@ -199,8 +200,6 @@ static int open_stage(struct ctxp_stage *stage, struct ctxp_error *err) {
   ((struct state *)ctxp_stage_state(stage))->windows.ops = &ctxp_amnesia_ops;
   return 0;
 }
-static int save(struct ctxp_stage *stage) { return ctxp_windows_save(&((struct state *)ctxp_stage_state(stage))->windows, stage); }
-static void close_stage(struct ctxp_stage *stage) { ctxp_windows_deinit(&((struct state *)ctxp_stage_state(stage))->windows); }
 
 static const struct ctxp_consume consumes[] = {
     {CTXP_KIND_tool_result, 1u << CTXP_TOOL_READ | 1u << CTXP_TOOL_SEARCH | 1u << CTXP_TOOL_SKILL | 1u << CTXP_TOOL_WRITE},
@@ -214,59 +213,21 @@ static int check(const void *whole, struct ctxp_error *err) {
 }
 
 static const char *const policies[] = {"tail", "seen", NULL};
-static const struct ctxp_option options[] = {{.name = "min_tokens",
-                                                 .type = CTXP_OPTION_U64,
-                                                 .initial = "250",
-                                                 .min = 0,
-                                                 .max = 1u << 30,
-                                                 .unit = "tokens",
-                                                 .help = "smaller results are not judged; 0: all are",
-                                                 .offset = offsetof(struct ctxp_amnesia_options, min_tokens)},
-    {.name = "policy",
-        .type = CTXP_OPTION_ENUM,
-        .initial = "seen",
-        .unit = "",
-        .choices = policies,
-        .help = "seen: what a request has carried, when it pays or the prompt cache is cold; tail: the end of a request, at once",
-        .offset = offsetof(struct ctxp_amnesia_options, policy)},
-    {.name = "sticky",
-        .type = CTXP_OPTION_BOOL,
-        .initial = "true",
-        .unit = "",
-        .help = "what was removed stays removed in every later request of the session, so that the prompt cache holds",
-        .offset = offsetof(struct ctxp_amnesia_options, sticky)},
-    {.name = "cache_ttl_s",
-        .type = CTXP_OPTION_U64,
-        .initial = "300",
-        .min = 0,
-        .max = 1u << 30,
-        .unit = "s",
-        .help = "idle time after which the prompt cache is cold",
-        .offset = offsetof(struct ctxp_amnesia_options, cache_ttl_s)},
+static const struct ctxp_option options[] = {
+    CTXP_NUMBER_OPTION(struct ctxp_amnesia_options, min_tokens, "250", 0, 1u << 30, "tokens", "smaller results are not judged; 0: all are"),
+    CTXP_CHOICE_OPTION(struct ctxp_amnesia_options, policy, "seen", policies, "seen: what a request has carried, when it pays or the prompt cache is cold; tail: the end of a request, at once"),
+    CTXP_BOOL_OPTION(struct ctxp_amnesia_options, sticky, "true", "what was removed stays removed in every later request of the session, so that the prompt cache holds"),
+    CTXP_NUMBER_OPTION(struct ctxp_amnesia_options, cache_ttl_s, "300", 0, 1u << 30, "s", "idle time after which the prompt cache is cold"),
     CTXP_ENGINE_OPTIONS(struct ctxp_amnesia_options),
-    {.name = "max_chars",
-        .type = CTXP_OPTION_U64,
-        .initial = "6000",
-        .min = 1,
-        .max = 1u << 24,
-        .unit = "UTF-16 units",
-        .help = "of engine aux: what the model sees of a result",
-        .offset = offsetof(struct ctxp_amnesia_options, max_chars)},
-    {.name = "tag_max_tokens",
-        .type = CTXP_OPTION_U64,
-        .initial = "24",
-        .min = 1,
-        .max = 65536,
-        .unit = "tokens",
-        .help = "of engine aux: what the model's verdict may have",
-        .offset = offsetof(struct ctxp_amnesia_options, tag_max_tokens)},
+    CTXP_NUMBER_OPTION(struct ctxp_amnesia_options, max_chars, "6000", 1, 1u << 24, "UTF-16 units", "of engine aux: what the model sees of a result"),
+    CTXP_NUMBER_OPTION(struct ctxp_amnesia_options, tag_max_tokens, "24", 1, 65536, "tokens", "of engine aux: what the model's verdict may have"),
     {0}};
 
 const struct ctxp_stage_ops ctxp_stage_amnesia_tagger = {.api = CTXP_STAGE_API,
     .name = "amnesia-tagger",
     .summary = "removes results that are of no more use from the window",
     .role = CTXP_ROLE_MECHANISM_NODE,
-    .version = 1,
+    .version = 2,
     .consumes = consumes,
     .emits = emits,
     .options = options,
@@ -276,5 +237,5 @@ const struct ctxp_stage_ops ctxp_stage_amnesia_tagger = {.api = CTXP_STAGE_API,
     .open = open_stage,
     .prepare = ctxp_amnesia_prepare,
     .event = event,
-    .save = save,
-    .close = close_stage};
+    .save = ctxp_windows_save_all,
+    .close = ctxp_windows_close};

@@ -137,17 +137,16 @@ int ctxp_amnesia_push(struct ctxp_amnesia *window, struct ctxp_message *message)
 void ctxp_amnesia_purge(struct ctxp_amnesia *window, bool all) {
   struct ctxp_message *message, *next;
   if (all) window->request_count = 0;
-  unsigned spare = HASH_COUNT(window->messages) > CTXP_MESSAGES_MAX ? HASH_COUNT(window->messages) - CTXP_MESSAGES_MAX : 0,
-           kept = window->gone_count;
+  unsigned kept = 0;
   for (message = window->messages; message; message = message->hh.next) {
     bool stripped = false;
     for (unsigned i = 0; i < message->call_count; i++) stripped = stripped || message->calls[i].gone == CTXP_GONE;
-    message->wanted = stripped || (message->gone == CTXP_GONE && message->applied);
-    if (message->wanted && kept > CTXP_MESSAGES_MAX && spare) { /* so many are gone that the oldest of them are forgotten */
-      message->wanted = false;
-      kept--;
-      spare--;
-    }
+    message->wanted = stripped || (message->gone != CTXP_HERE && message->applied); /* that it was not applied may be told later */
+    kept += message->wanted;
+  }
+  for (message = window->messages; message && kept > CTXP_MESSAGES_MAX; message = message->hh.next) { /* the oldest are forgotten */
+    kept -= message->wanted;
+    message->wanted = false;
   }
   for (unsigned i = 0; i < window->request_count; i++) window->request[i]->wanted = true;
   for (message = window->messages; message; message = next) {
@@ -209,7 +208,7 @@ static void dump_message(const struct ctxp_message *m, struct ctxp_buf *out) {
   ctxp_pack_bool(out, m->defined);
   ctxp_pack_u64(out, m->tokens);
   ctxp_pack_u64(out, (uint64_t)m->gone);
-  ctxp_pack_bool(out, m->applied);
+  ctxp_pack_u64(out, m->applied | m->regretted << 1);
   ctxp_pack_u64(out, m->ask);
   ctxp_pack_array(out, m->call_count);
   for (unsigned i = 0; i < m->call_count; i++) {
@@ -317,7 +316,8 @@ static int load_message(struct ctxp_amnesia *w, struct ctxp_cursor *it) {
   m->defined = f[5].b;
   m->tokens = f[6].u;
   m->gone = (enum ctxp_gone)f[7].u;
-  m->applied = f[8].b;
+  m->applied = f[8].type == CTXP_PACK_BOOL ? f[8].b : f[8].u & 1; /* of before: applied alone */
+  m->regretted = f[8].type == CTXP_PACK_U64 && f[8].u >> 1 & 1;
   m->ask = f[9].u;
   w->gone_count += m->gone == CTXP_GONE && m->applied;
   return load_calls(m, it, f[10].count);

@@ -288,31 +288,36 @@ static int unfold(const struct digest *d, struct ctxp_picks *chosen) {
   for (const struct group *group = d->must[EQUAL].map; group && misses < MISSES_MAX; group = group->hh.next) {
     int r = insert(chosen, &group->pick);
     if (r < 0) return r;
-    if (r == 1 || ctxp_picks_cost(&d->outline, chosen) <= d->limits.hard) continue;
+    if (r == 1 || ctxp_picks_cost(&d->outline, chosen) <= d->limits.firm) continue;
     take_out(chosen, group->pick.offset);
     misses++;
   }
   return 0;
 }
 
-/* What must survive, folded as little as fits: each line, else equal ones in one, else the shapes with most members first; 1: not
- * even one line of each shape fits. */
-static int choose_must(struct digest *d, struct ctxp_picks *chosen) {
-  if (d->must[SHAPED].overflow) return 1;
+/* What must survive, folded as little as fits below the limit: each line, else equal ones in one, else the shapes with most members
+ * first; 1: not even one line of each shape fits. */
+static int choose_below(struct digest *d, size_t limit, struct ctxp_picks *chosen) {
   if (!d->must[EACH].overflow) {
     bool repeats = HASH_COUNT(d->must[EQUAL].map) < HASH_COUNT(d->must[EACH].map);
     int r = choose_from(d, EACH, 0, chosen);
-    if (r < 0 || ctxp_picks_cost(&d->outline, chosen) <= (repeats ? d->limits.soft : d->limits.hard)) return r;
+    if (r < 0 || ctxp_picks_cost(&d->outline, chosen) <= (repeats && d->limits.soft < limit ? d->limits.soft : limit)) return r;
   }
   for (unsigned members = MEMBERS_MAX; members; members /= 2) {
     int r = choose_from(d, EQUAL, members, chosen);
     if (r < 0) return r;
     for (int compact = 0; compact < 2; compact++) {
       d->outline.compact = compact;
-      if (ctxp_picks_cost(&d->outline, chosen) <= d->limits.hard) return unfold(d, chosen);
+      if (ctxp_picks_cost(&d->outline, chosen) <= limit) return unfold(d, chosen);
     }
   }
   return 1;
+}
+
+static int choose_must(struct digest *d, struct ctxp_picks *chosen) {
+  if (d->must[SHAPED].overflow) return 1;
+  int r = choose_below(d, d->limits.firm, chosen);
+  return r == 1 ? choose_below(d, d->limits.hard, chosen) : r;
 }
 
 static bool chosen_at(const struct ctxp_picks *chosen, size_t offset) {
@@ -332,7 +337,9 @@ static int fill(struct digest *d, struct ctxp_picks *chosen) {
   size_t tail = d->tail.count < TAIL_LINES ? d->tail.count : TAIL_LINES;
   for (size_t i = 0; i < tail; i++) {
     struct ctxp_pick pick = d->tail.at[(d->tail.count - 1 - i) % TAIL_LINES];
-    int r = pick.must ? 0 : take(d, pick, i < 3 ? CTXP_RANK_LAST : CTXP_RANK_TAIL, TAIL_LINES);
+    int r = pick.must ? 0 : take(d, pick, i == 0 ? CTXP_RANK_END : i < 3 ? CTXP_RANK_LAST :
+                                                                           CTXP_RANK_TAIL,
+                                TAIL_LINES);
     if (r < 0) return r;
   }
   if (d->others.count) qsort(d->others.at, d->others.count, sizeof(*d->others.at), by_rank);
@@ -342,7 +349,8 @@ static int fill(struct digest *d, struct ctxp_picks *chosen) {
     if (pick->rank == CTXP_RANK_CONTEXT && !chosen_at(chosen, pick->owner)) continue; /* of a line that was folded */
     int r = insert(chosen, pick);
     if (r < 0) return r;
-    if (r == 1 || ctxp_picks_cost(&d->outline, chosen) <= d->limits.soft) continue;
+    size_t limit = pick->rank == CTXP_RANK_END ? d->limits.hard : d->limits.soft;
+    if (r == 1 || ctxp_picks_cost(&d->outline, chosen) <= limit) continue;
     take_out(chosen, pick->offset);
     misses++;
   }
@@ -355,6 +363,7 @@ static int make(struct digest *d, struct ctxp_picks *chosen, struct ctxp_str hea
   if (!d->tail.at) return -ENOMEM;
   bool room = head_units < d->limits.hard;
   d->limits.hard = room ? d->limits.hard - head_units : 0;
+  d->limits.firm = d->limits.firm < d->limits.hard ? d->limits.firm : d->limits.hard;
   d->limits.soft = d->limits.soft > head_units ? d->limits.soft - head_units : 0;
   int r = collect(d);
   if (r == 0) r = room ? choose_must(d, chosen) : 1;

@@ -6,7 +6,8 @@
 
 struct ctxp_digest_limits { /* UTF-16 units of the whole digest */
   size_t soft; /* the aim: lines that need not survive are shown only below it */
-  size_t hard; /* what the lines that must survive may take */
+  size_t firm; /* lines that must survive are shown each by itself only below it, above it same-shaped ones are folded into one */
+  size_t hard; /* what the lines that must survive may take when all that can be folded is */
 };
 struct ctxp_digest {
   uint64_t lines; /* of the source */

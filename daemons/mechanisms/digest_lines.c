@@ -149,10 +149,13 @@ static bool error_name(struct ctxp_str s, const struct word *w) {
   return false;
 }
 
+/* ": 12" or "=12"; or " 12" and no more */
 static bool number_right(struct ctxp_str s, size_t end) {
   char c = at(s, end);
-  if (c != ':' && c != '=') return false;
-  return is_digit(at(s, at(s, end + 1) == ' ' ? end + 2 : end + 1));
+  size_t i = c == ' ' || at(s, end + 1) != ' ' ? end + 1 : end + 2;
+  if (c == ':' || c == '=') return is_digit(at(s, i));
+  while (is_digit(at(s, i))) i++;
+  return c == ' ' && i > end + 1 && i == s.len;
 }
 
 static bool counted(struct ctxp_str s, const struct word *w) {
@@ -243,13 +246,17 @@ static bool progress(struct ctxp_str line) {
   return at(line, i) == '/' && is_digit(at(line, i + 1));
 }
 
-/* "path:12:text" of a search in files: where the text begins; 0: it is none. A compiler puts one blank behind its numbers. */
+/* "path:12:text" or, below its path, "12:text" of a search in files: where the text begins; 0: it is none. A compiler puts one blank
+ * behind its numbers. */
 static size_t found_at(struct ctxp_str line) {
   size_t i = 0, digits;
-  while (i < line.len && is_path_byte(line.ptr[i])) i++;
-  if (!i || at(line, i) != ':') return 0;
-  for (digits = ++i; is_digit(at(line, i));) i++;
-  if (i == digits || at(line, i) != ':') return 0;
+  while (is_digit(at(line, i))) i++;
+  if (!i || at(line, i) != ':' || is_digit(at(line, i + 1))) {
+    while (i < line.len && is_path_byte(line.ptr[i])) i++;
+    if (!i || at(line, i) != ':') return 0;
+    for (digits = ++i; is_digit(at(line, i));) i++;
+    if (i == digits || at(line, i) != ':') return 0;
+  }
   char next = at(line, ++i), beyond = at(line, i + 1);
   return next && !is_digit(next) && (next != ' ' || beyond == ' ' || beyond == '\t') ? i : 0;
 }
@@ -262,8 +269,30 @@ static bool listed_file(struct ctxp_str line) {
   return line.ptr[10] == ' ' || line.ptr[11] == ' ';
 }
 
+/* without "==123== ", which valgrind puts before each of its lines */
+static struct ctxp_str behind_process(struct ctxp_str line) {
+  size_t i = 2;
+  if (!ctxp_str_starts(line, "==")) return line;
+  while (is_digit(at(line, i))) i++;
+  if (i == 2 || at(line, i) != '=' || at(line, i + 1) != '=') return line;
+  i += at(line, i + 2) == ' ' ? 3 : 2;
+  return (struct ctxp_str){line.ptr + i, line.len - i};
+}
+
+/* "app/money.py:14: in convert" of pytest */
+static bool pytest_frame(struct ctxp_str line) {
+  size_t i = 0;
+  while (i < line.len && is_path_byte(line.ptr[i])) i++;
+  if (!i || at(line, i) != ':' || !is_digit(at(line, i + 1))) return false;
+  for (i++; is_digit(at(line, i));) i++;
+  struct ctxp_str rest = {line.ptr + i, line.len - i};
+  return ctxp_str_starts(rest, ": in ");
+}
+
 enum ctxp_line_class ctxp_line_classify(const struct ctxp_matcher *matcher, struct ctxp_str line) {
+  line = behind_process(line);
   if (!line.len || listed_file(line)) return CTXP_LINE_NORMAL;
+  if (pytest_frame(line)) return CTXP_LINE_MUST;
   enum ctxp_line_class class = beginning(line);
   if (class == CTXP_LINE_MUST) return class;
   struct ctxp_str head = line.len > HEAD_BYTES ? (struct ctxp_str){line.ptr, HEAD_BYTES} : line;
@@ -310,29 +339,44 @@ bool ctxp_hunk_quotes(struct ctxp_hunk *hunk, struct ctxp_str line) {
 /* ---- shape ---- */
 static void mix(uint64_t *hash, unsigned char c) { *hash = (*hash ^ c) * UINT64_C(0x100000001b3); }
 
-/* one run of path bytes: a path becomes P, else its numbers become # */
-static void mix_token(uint64_t *hash, struct ctxp_str token) {
-  bool path = false;
+/* the end of a run of path bytes, or of several with "::" between them: a name of a test, a module, a class */
+static size_t token_end(struct ctxp_str s, size_t from, bool *ret_chained) {
+  size_t i = from;
+  *ret_chained = false;
+  while (i < s.len && is_path_byte(s.ptr[i])) i++;
+  while (at(s, i) == ':' && at(s, i + 1) == ':' && i + 2 < s.len && is_path_byte(s.ptr[i + 2])) {
+    *ret_chained = true;
+    for (i += 2; i < s.len && is_path_byte(s.ptr[i]);) i++;
+  }
+  return i;
+}
+
+/* one run of path bytes: a path or a chain becomes P, else its numbers become # */
+static void mix_token(uint64_t *hash, struct ctxp_str token, bool path) {
   for (size_t i = 0; i < token.len; i++)
     path = path || token.ptr[i] == '/' || (token.ptr[i] == '.' && i && i + 1 < token.len && !is_digit(token.ptr[i + 1]));
   if (path) {
     mix(hash, 'P');
     return;
   }
-  bool hex = token.len >= 6, digits = false;
-  for (size_t i = 0; i < token.len; i++) {
+  bool address = token.len > 2 && token.ptr[0] == '0' && token.ptr[1] == 'x';
+  bool hex = token.len >= 6 || address, digits = false;
+  for (size_t i = address ? 2 : 0; i < token.len; i++) {
     hex = hex && (is_digit(token.ptr[i]) || (lower(token.ptr[i]) >= 'a' && lower(token.ptr[i]) <= 'f'));
     digits = digits || is_digit(token.ptr[i]);
   }
-  if (hex && digits) {
+  if (hex && (digits || address)) {
     mix(hash, '#');
     return;
   }
-  for (size_t i = 0; i < token.len; i++)
-    if (!is_digit(token.ptr[i]))
-      mix(hash, (unsigned char)token.ptr[i]);
-    else if (!i || !is_digit(token.ptr[i - 1]))
+  for (size_t i = 0; i < token.len; i++) {
+    char c = token.ptr[i], before = i ? token.ptr[i - 1] : 0;
+    if (c == '_' && before == '_') continue; /* a line that is drawn */
+    if (!is_digit(c))
+      mix(hash, (unsigned char)c);
+    else if (!is_digit(before))
       mix(hash, '#');
+  }
 }
 
 uint64_t ctxp_line_shape(struct ctxp_str line) {
@@ -342,8 +386,9 @@ uint64_t ctxp_line_shape(struct ctxp_str line) {
     size_t start = i;
     char c = line.ptr[i];
     if (is_path_byte(c)) {
-      while (i < line.len && is_path_byte(line.ptr[i])) i++;
-      mix_token(&hash, (struct ctxp_str){line.ptr + start, i - start});
+      bool chained;
+      i = token_end(line, start, &chained);
+      mix_token(&hash, (struct ctxp_str){line.ptr + start, i - start}, chained);
       mix(&hash, ' ');
     } else if (c == '\'' || c == '"' || c == '`') {
       const char *close = memchr(line.ptr + i + 1, c == '`' ? '\'' : c, line.len - i - 1);

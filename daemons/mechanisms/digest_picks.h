@@ -4,6 +4,7 @@
 #include "base/str.h"
 
 enum ctxp_rank {
+  CTXP_RANK_END, /* the last line of all: many a tool's verdict */
   CTXP_RANK_LAST,
   CTXP_RANK_FIRST,
   CTXP_RANK_CONTEXT,

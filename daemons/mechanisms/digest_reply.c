@@ -65,7 +65,7 @@ int ctxp_digest_reply(struct ctxp_str source, struct ctxp_str reply, struct ctxp
   add_reply(source, reply, &said);
   ctxp_buf_printf(&head, "[ctxpipe: lines of the output, as they were%.*s]", (int)exit_note.len, exit_note.ptr);
   if (said.failed || head.failed) return -ENOMEM;
-  int r = ctxp_digest_make(source, ctxp_buf_view(&head), (struct ctxp_digest_limits){0, hard}, &must, &made);
+  int r = ctxp_digest_make(source, ctxp_buf_view(&head), (struct ctxp_digest_limits){0, hard, hard}, &must, &made);
   if (r < 0) return r;
   bool none = made.first_must == SIZE_MAX;
   if (!none && r == 1) return 2;

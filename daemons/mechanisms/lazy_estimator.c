@@ -109,18 +109,12 @@ static int open_stage(struct ctxp_stage *stage, struct ctxp_error *err) {
   ((struct state *)ctxp_stage_state(stage))->windows.ops = &window_ops;
   return 0;
 }
-static int save(struct ctxp_stage *stage) { return ctxp_windows_save(&((struct state *)ctxp_stage_state(stage))->windows, stage); }
-static void close_stage(struct ctxp_stage *stage) { ctxp_windows_deinit(&((struct state *)ctxp_stage_state(stage))->windows); }
 
 static const struct ctxp_consume consumes[] = {
     {CTXP_KIND_session_start, 0}, {CTXP_KIND_session_end, 0}, {CTXP_KIND_agent_start, 0}, {CTXP_KIND_NONE, 0}};
 static const enum ctxp_kind emits[] = {CTXP_KIND_lazy, CTXP_KIND_NONE};
-static const struct ctxp_option options[] = {{.name = "skills",
-                                                 .type = CTXP_OPTION_BOOL,
-                                                 .initial = "true",
-                                                 .unit = "",
-                                                 .help = "the skills section is left out of the prompt too, and counts",
-                                                 .offset = offsetof(struct options, skills)},
+static const struct ctxp_option options[] = {
+    CTXP_BOOL_OPTION(struct options, skills, "true", "the skills section is left out of the prompt too, and counts"),
     {0}};
 
 const struct ctxp_stage_ops ctxp_stage_lazy_estimator = {.api = CTXP_STAGE_API,
@@ -135,5 +129,5 @@ const struct ctxp_stage_ops ctxp_stage_lazy_estimator = {.api = CTXP_STAGE_API,
     .state_size = sizeof(struct state),
     .open = open_stage,
     .event = event,
-    .save = save,
-    .close = close_stage};
+    .save = ctxp_windows_save_all,
+    .close = ctxp_windows_close};

@@ -148,3 +148,6 @@ void ctxp_windows_deinit(struct ctxp_windows *windows) {
 bool ctxp_missed_here(const struct ctxp_stage *stage, const struct ctxp_answer_missed *said) {
   return !ctxp_has(said, answer_missed, mechanism) || ctxp_str_is(said->mechanism, ctxp_stage_node(stage));
 }
+
+int ctxp_windows_save_all(struct ctxp_stage *stage) { return ctxp_windows_save(ctxp_stage_state(stage), stage); }
+void ctxp_windows_close(struct ctxp_stage *stage) { ctxp_windows_deinit(ctxp_stage_state(stage)); }

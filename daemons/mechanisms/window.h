@@ -39,6 +39,9 @@ int ctxp_windows_find(struct ctxp_windows *windows, struct ctxp_stage *stage, co
     __attribute__((warn_unused_result));
 int ctxp_windows_save(struct ctxp_windows *windows, struct ctxp_stage *stage) __attribute__((warn_unused_result));
 void ctxp_windows_deinit(struct ctxp_windows *windows);
+/* `save` and `close` of a stage whose state begins with its struct ctxp_windows. */
+int ctxp_windows_save_all(struct ctxp_stage *stage);
+void ctxp_windows_close(struct ctxp_stage *stage);
 
 /* Does this `answer_missed` speak of this node's part of the answer? */
 bool ctxp_missed_here(const struct ctxp_stage *stage, const struct ctxp_answer_missed *said);

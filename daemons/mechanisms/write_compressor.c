@@ -168,11 +168,11 @@ static bool in_last(const struct ctxp_context *context, struct ctxp_str call) {
   return false;
 }
 
-/* what was injected since the last request is stripped now or never */
+/* What was injected since the last request is stripped now or never: an agent that does not ask sends it as it is. */
 static int settle(struct ctxp_stage *stage, struct ctxp_writes *writes, const struct ctxp_event *ev) {
   for (struct ctxp_written *w = writes->all; w; w = w->hh.next) {
     if (w->step != CTXP_WRITE_INJECTED) continue;
-    bool strip = in_last(&ev->context, ctxp_written_call(w));
+    bool strip = ev->context.ask && in_last(&ev->context, ctxp_written_call(w));
     w->step = strip ? CTXP_WRITE_STRIPPED : CTXP_WRITE_LEFT;
     w->ask = ev->seq;
     writes->base.changed = true;
@@ -190,7 +190,7 @@ static int requested(struct ctxp_stage *stage, struct ctxp_writes *writes, const
   struct ctxp_call call;
   uint32_t count = 0;
   int r = settle(stage, writes, ev);
-  if (r < 0) return r;
+  if (r < 0 || !ev->context.ask) return r;
   ctxp_pack_map(&actions, 1);
   ctxp_pack_cstr(&actions, "stripContent");
   size_t mark = ctxp_pack_array_open(&actions);
@@ -223,12 +223,13 @@ static int missed(struct ctxp_stage *stage, struct ctxp_writes *writes, const st
   return 0;
 }
 
-/* what is stripped stays so when the session comes back; the rest is settled */
-static void ended(struct ctxp_writes *writes, bool sticky) {
+/* What is stripped stays so when the session comes back, and what was injected is settled by its next request; that an answer was not
+ * applied may be told of both behind the end. The rest has nothing to come. */
+static void ended(struct ctxp_writes *writes) {
   struct ctxp_written *w, *next;
   for (w = writes->all; w; w = next) {
     next = w->hh.next;
-    if (sticky && w->step == CTXP_WRITE_STRIPPED) continue;
+    if (w->step == CTXP_WRITE_STRIPPED || w->step == CTXP_WRITE_INJECTED) continue;
     ctxp_writes_forget(writes, w);
     writes->base.changed = true;
   }
@@ -244,9 +245,9 @@ static int event(struct ctxp_stage *stage, const struct ctxp_event *ev) {
   if (r == 1) return 0;
   if (make) return written(stage, writes, ev);
   if (ev->kind == CTXP_KIND_write_injected) return injected(stage, writes, &ev->write_injected);
-  if (ev->kind == CTXP_KIND_context) return ev->context.ask ? requested(stage, writes, ev) : 0;
+  if (ev->kind == CTXP_KIND_context) return requested(stage, writes, ev);
   if (ev->kind == CTXP_KIND_answer_missed) return missed(stage, writes, &ev->answer_missed);
-  ended(writes, ((const struct options *)ctxp_stage_options(stage))->sticky);
+  ended(writes);
   return 0;
 }
 
@@ -283,52 +284,25 @@ static int open_stage(struct ctxp_stage *stage, struct ctxp_error *err) {
   ((struct state *)ctxp_stage_state(stage))->windows.ops = &ctxp_writes_ops;
   return 0;
 }
-static int save(struct ctxp_stage *stage) { return ctxp_windows_save(&((struct state *)ctxp_stage_state(stage))->windows, stage); }
-static void close_stage(struct ctxp_stage *stage) { ctxp_windows_deinit(&((struct state *)ctxp_stage_state(stage))->windows); }
 
 static const struct ctxp_consume consumes[] = {{CTXP_KIND_tool_result, 1u << CTXP_TOOL_WRITE}, {CTXP_KIND_write_injected, 0},
     {CTXP_KIND_context, 0}, {CTXP_KIND_answer_missed, 0}, {CTXP_KIND_session_end, 0}, {CTXP_KIND_NONE, 0}};
 static const enum ctxp_kind emits[] = {CTXP_KIND_write, CTXP_KIND_write_inject_failed, CTXP_KIND_aux, CTXP_KIND_regret, CTXP_KIND_NONE};
 static int check(const void *whole, struct ctxp_error *err) { return ctxp_engine_check(&((const struct options *)whole)->engine, err); }
 
-static const struct ctxp_option options[] = {{.name = "min_bytes",
-                                                 .type = CTXP_OPTION_U64,
-                                                 .initial = "400",
-                                                 .min = 0,
-                                                 .max = 1u << 30,
-                                                 .unit = "UTF-16 units",
-                                                 .help = "shorter contents are left alone",
-                                                 .offset = offsetof(struct options, min_bytes)},
-    {.name = "sticky",
-        .type = CTXP_OPTION_BOOL,
-        .initial = "true",
-        .unit = "",
-        .help = "what was stripped stays stripped in every later request of the session, so that the prompt cache holds",
-        .offset = offsetof(struct options, sticky)},
+static const struct ctxp_option options[] = {
+    CTXP_NUMBER_OPTION(struct options, min_bytes, "400", 0, 1u << 30, "UTF-16 units", "shorter contents are left alone"),
+    CTXP_BOOL_OPTION(struct options, sticky, "true", "what was stripped stays stripped in every later request of the session, so that the prompt cache holds"),
     CTXP_ENGINE_OPTIONS(struct options),
-    {.name = "max_content_chars",
-        .type = CTXP_OPTION_U64,
-        .initial = "4000",
-        .min = 1,
-        .max = 1u << 24,
-        .unit = "UTF-16 units",
-        .help = "of engine aux: what the model sees of a content",
-        .offset = offsetof(struct options, max_content_chars)},
-    {.name = "fact_max_tokens",
-        .type = CTXP_OPTION_U64,
-        .initial = "32",
-        .min = 1,
-        .max = 65536,
-        .unit = "tokens",
-        .help = "of engine aux: what the model's fact may have",
-        .offset = offsetof(struct options, fact_max_tokens)},
+    CTXP_NUMBER_OPTION(struct options, max_content_chars, "4000", 1, 1u << 24, "UTF-16 units", "of engine aux: what the model sees of a content"),
+    CTXP_NUMBER_OPTION(struct options, fact_max_tokens, "32", 1, 65536, "tokens", "of engine aux: what the model's fact may have"),
     {0}};
 
 const struct ctxp_stage_ops ctxp_stage_write_compressor = {.api = CTXP_STAGE_API,
     .name = "write-compressor",
     .summary = "turns a written file into one line of fact",
     .role = CTXP_ROLE_MECHANISM_NODE,
-    .version = 1,
+    .version = 2,
     .consumes = consumes,
     .emits = emits,
     .options = options,
@@ -338,6 +312,6 @@ const struct ctxp_stage_ops ctxp_stage_write_compressor = {.api = CTXP_STAGE_API
     .open = open_stage,
     .prepare = prepare,
     .event = event,
-    .save = save,
+    .save = ctxp_windows_save_all,
     .query = query,
-    .close = close_stage};
+    .close = ctxp_windows_close};

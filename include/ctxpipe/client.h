@@ -69,6 +69,9 @@ int ctxp_client_await(struct ctxp_client *client, uint64_t ask, int timeout_ms, 
 /* Waits until everything is acknowledged. >0: not within timeout_ms. */
 int ctxp_client_flush(struct ctxp_client *client, int timeout_ms, struct ctxp_error *err) __attribute__((warn_unused_result));
 void ctxp_client_counts(const struct ctxp_client *client, struct ctxp_client_counts *ret_counts);
+/* How many events of the key the collector had refused before this life of it, as its first welcome said; *ret_first: the first of them
+ * in words, borrowed until the client is another or freed. A refused event is passed over by a repeat, so this tells of it again. */
+uint64_t ctxp_client_refused_before(const struct ctxp_client *client, struct ctxp_str *ret_first);
 /* The agent could not apply the answer that ctxp_client_ask or _await returned last: the collector takes it back by an `answer_missed`
  * event. reason: timeout, lost, superseded or refused; others: -EINVAL. Takes no number of the client's. */
 int ctxp_client_missed(struct ctxp_client *client, const char *reason, struct ctxp_error *err) __attribute__((warn_unused_result));

@@ -21,3 +21,18 @@ struct ctxp_option {
   const char *const *choices; /* ENUM: NULL-terminated */
   size_t offset; /* in the stage's options struct */
 };
+
+/* Rows of a table, of a member of the stage's options struct `whole` that has the option's name. */
+#define CTXP_NUMBER_OPTION(whole, member, by_default, least, most, in_units, says) \
+  { .name = #member, \
+    .type = CTXP_OPTION_U64, \
+    .initial = by_default, \
+    .min = least, \
+    .max = most, \
+    .unit = in_units, \
+    .help = says, \
+    .offset = offsetof(whole, member) }
+#define CTXP_CHOICE_OPTION(whole, member, by_default, list, says) \
+  { .name = #member, .type = CTXP_OPTION_ENUM, .initial = by_default, .unit = "", .help = says, .choices = list, .offset = offsetof(whole, member) }
+#define CTXP_BOOL_OPTION(whole, member, by_default, says) \
+  { .name = #member, .type = CTXP_OPTION_BOOL, .initial = by_default, .unit = "", .help = says, .offset = offsetof(whole, member) }

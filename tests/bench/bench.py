@@ -67,9 +67,15 @@ def sums(text):
     return totals['inputTokens'], totals['cacheReadTokens'], totals['cacheCreationTokens'], totals['outputTokens']
 
 
-def bench_import(place, megabytes, runs):
+def tree_of(place, megabytes):
     tree = place.root / 'tree'
-    subprocess.run([BUILD / 'tests/bench/tree', tree, str(megabytes), '1'], check=True, stdout=subprocess.DEVNULL)
+    if not tree.exists():
+        subprocess.run([BUILD / 'tests/bench/tree', tree, str(megabytes), '1'], check=True, stdout=subprocess.DEVNULL)
+    return tree
+
+
+def bench_import(place, megabytes, runs):
+    tree = tree_of(place, megabytes)
     peer, reason = ccusage()
     ours, theirs, wall, ratios = [], [], [], []
     for number in range(runs + 1):  # the first fills the page cache and is thrown away
@@ -142,7 +148,7 @@ def bench_events(place, turns):
 
 
 def bench_json(place, megabytes):
-    tree = place.root / 'tree'
+    tree = tree_of(place, megabytes)
     files = sorted(str(path) for path in tree.rglob('*.jsonl'))
     size = sum(os.path.getsize(path) for path in files)
     for what, command in (('simdjson, as `common/codec` calls it', [BUILD / 'tests/bench/json', *files]),
@@ -155,8 +161,28 @@ def bench_json(place, megabytes):
         row(f'JSON lines: {what}', f'{size / 1e6 / cpu:.0f} MB/s', 'of CPU time, best of 3, every line parsed whole, start of the program included')
 
 
+def fold_of(requests, sizes, runs, *more):
+    """Of some runs the least CPU seconds of the fold and of its bill, and the bytes that it holds."""
+    told = [json.loads(cpu_of([BUILD / 'tests/bench/bench_fold', str(requests), sizes, *map(str, more)])[2]) for _ in range(runs)]
+    return min(t['fold'] for t in told), min(t['bill'] for t in told), told[0]['bytes']
+
+
+def bench_fold(place, runs):
+    for sizes in ('ledger', 'estimate'):
+        thousand, ten, hundred = (fold_of(10 ** n, sizes, runs) for n in (3, 4, 5))
+        row(f'the fold alone, 100,000 requests, `sizes: {sizes}`, CPU', f'{hundred[0]:.2f} s',
+            f'best of {runs} runs; a recorded session over an append-only window of 100,000 messages, both splits of the cost, saved every 8,192 events; events decoded before; its whole bill by message {hundred[1]:.2f} s more')
+        row(f'ten times the requests, `sizes: {sizes}`', f'{ten[0] / thousand[0]:.1f} and {hundred[0] / ten[0]:.1f} times the CPU', '1,000 to 10,000 and 10,000 to 100,000 requests, over as many messages each')
+    few, many = fold_of(10 ** 5, 'ledger', 1, 1000)[2], fold_of(10 ** 5, 'ledger', 1)[2]
+    row('memory of the fold, a request more', f'{(few - fold_of(10 ** 4, "ledger", 1, 1000)[2]) / 90000:.0f} bytes', f'10,000 to 100,000 requests over 1,000 messages, its store in memory included; a message more: {(many - few) / 99000:.0f} bytes')
+
+
+PARTS = ('import', 'json', 'idle', 'events', 'fold')
+
+
 def main():
-    parser = argparse.ArgumentParser(prog='scripts/bench', description='Measures import, idle pipeline, main path and JSON reading.')
+    parser = argparse.ArgumentParser(prog='scripts/bench', description='Measures import, idle pipeline, main path, JSON reading and the fold.')
+    parser.add_argument('--only', choices=PARTS, action='append', help='this part; more than one may be named (all)')
     parser.add_argument('--megabytes', type=int, default=200, help='size of the generated tree (200)')
     parser.add_argument('--runs', type=int, default=5, help='of the import (5)')
     parser.add_argument('--turns', type=int, default=8000, help='of the main path, six events each (8000)')
@@ -164,10 +190,9 @@ def main():
     options = parser.parse_args()
     place = harness.Place()
     try:
-        bench_import(place, options.megabytes, options.runs)
-        bench_json(place, options.megabytes)
-        bench_idle(place, options.seconds)
-        bench_events(place, options.turns)
+        for part in options.only or PARTS:
+            {'import': lambda: bench_import(place, options.megabytes, options.runs), 'json': lambda: bench_json(place, options.megabytes), 'idle': lambda: bench_idle(place, options.seconds),
+             'events': lambda: bench_events(place, options.turns), 'fold': lambda: bench_fold(place, options.runs)}[part]()
     finally:
         place.leave()
     print('| what | figure | how |\n|---|---|---|')

@@ -19,7 +19,7 @@ NODES = {'bash': 'bash-digest', 'amnesia': 'amnesia-tagger', 'write': 'write-com
 def topology(place, model, **options):
     place.nodes = {node: {'engine': 'aux', 'url': model.url(node), 'model': 'scripted', 'timeout_ms': 20000, **options.get(node, {})} for node in NODES}
     place.nodes['bash'].setdefault('errors', 'keep')
-    lines = ['version: 1', f'run_dir: {place.root}/r', f'state_dir: {place.state}', 'nodes:', '  collector: {daemon: collector, ingest: [ipc://ingest.sock]}']
+    lines = ['version: 1', f'run_dir: {place.root}/r', f'state_dir: {place.state}', 'answer_grace_ms: 20000', 'nodes:', '  collector: {daemon: collector, ingest: [ipc://ingest.sock]}']
     lines += [f'  {node}: {{daemon: {NODES[node]}, subscribe: [collector], options: {json.dumps(place.nodes[node])}}}' for node in NODES]
     lines += ['  fold: {daemon: fold, subscribe: [collector, bash, amnesia, write]}', '  log: {daemon: sink-log, subscribe: [fold], options: {path: events.jsonl}}',
               '  snapshot: {daemon: sink-snapshot, subscribe: [fold], options: {dir: snapshots}}']
@@ -123,6 +123,72 @@ def the_key_is_sent_and_stands_in_no_file(place):
         found = [str(path) for path in place.root.rglob('*') if path.is_file() and secret.encode() in path.read_bytes()]
         same(found, [], 'files with the key')
     finally:
+        model.stop()
+
+
+@test
+def a_key_that_is_none_is_a_failed_call_that_was_not_made(place):
+    model = Model()
+    try:
+        place.env['AUX_TEST_KEY'] = 'k' * 5000
+        place.write('blank', '\nkey\n')
+        place.write('words', 'two words\n')
+        files = {node: {'api_key_file': str(place.root / name)} for node, name in (('amnesia', 'blank'), ('write', 'words'))}
+        file = topology(place, model, bash={'api_key_env': 'AUX_TEST_KEY'}, **files)
+        place.ctxpipe('up', '-f', file, '--detach')
+        model.play([])
+        agent = Asker(place, 'keyless')
+        agent.ask(result('b', output('keyless')))
+        agent.ask({**result('r', 'r' * 2000), 'tool': 'read', 'input': {'path': 'a'}})
+        agent.say({**result('w', 'ok'), 'tool': 'write', 'input': {'path': 'a', 'content': 'y' * 1000}, 'ask': True})
+        agent.say({'kind': 'write_injected', 'agent': 'pi@test', 'session': 's1', 'toolCallId': 'w', 'ok': True})
+        agent.end()
+        place.ctxpipe('down', '-f', file)
+        same(model.requests, [], 'calls without a key')
+        lines = log(place)
+        same([(line['mechanism'], line['outcome'], line['inputTokens'], line['outputTokens']) for line in lines if line['kind'] == 'aux'],
+             [(mechanism, 'failed', 0, 0) for mechanism in ('bash', 'amnesia', 'write')], 'what a call that was not made cost')
+        reasons = {line['kind']: line.get('reason', '') for line in lines}
+        check('longer than 4094 bytes' in reasons['bash-fallback'], f'the reason of bash: {reasons["bash-fallback"]}')
+        check('first line' in reasons['amnesia-tag'], f'the reason of amnesia: {reasons["amnesia-tag"]}')
+        same([line['toolCallId'] for line in lines if line['kind'] == 'write'], ['w'], 'the file describes itself')
+    finally:
+        model.stop()
+
+
+@test
+def no_more_calls_are_under_way_than_the_option_says(place):
+    model, gates = Model(), [threading.Event() for _ in range(5)]
+    names = [f'bounded{number}' for number in range(5)]
+    try:
+        file = topology(place, model, bash={'max_inflight': 2})
+        place.ctxpipe('up', '-f', file, '--detach')
+        calls = [Call('bash', output(name), {'text': f'- {name}', 'gate': gate, 'usage': None, 'finish': 'length' if name == names[4] else 'stop'})
+                 for name, gate in zip(names, gates)]
+        model.play(calls)
+        agents = [Asker(place, name) for name in names]
+        waiting = [agent.say(result('a', output(name), name)) for agent, name in zip(agents, names) if name != names[4]]
+        model.wait_for(calls[:2], PATIENCE)
+        quick = Asker(place, 'quick')
+        same(quick.ask(result('q', 'small', 'quick')), {'unchanged': True}, 'an ask behind them, which shows that they were read')
+        for number in range(4):
+            same(sum(call.made for call in calls), min(number + 2, 4), f'calls that were begun when {number} had ended')
+            gates[number].set()
+            same(agents[number].answer(waiting[number])['replace']['text'], f'- {names[number]}', 'the answer')
+            if number < 2:
+                model.wait_for(calls[:number + 3], PATIENCE)
+        gates[4].set()
+        agents[4].ask(result('a', output(names[4]), names[4]))
+        for agent in (*agents, quick):
+            agent.end()
+        place.ctxpipe('down', '-f', file)
+        same(model.missing(), [], 'calls')
+        said = [(line['outcome'], line['outputTokens']) for line in log(place) if line['kind'] == 'aux']
+        same(said, [('ok', 3)] * 4 + [('failed', 3)], 'estimates of what was written, of use or not: "- bounded0" has 10 units')
+        same_as_replay(place, file, model)
+    finally:
+        for gate in gates:
+            gate.set()
         model.stop()
 
 

@@ -2,6 +2,7 @@
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -233,6 +234,21 @@ def a_folder_without_a_transcript_is_named_and_no_bill_of_zeros_is_printed(place
 
 
 @test
+def an_event_of_a_transcript_that_is_refused_is_told_by_every_import(place):
+    def reply(n, output):
+        return json.dumps({'type': 'assistant', 'uuid': f'a{n}', 'parentUuid': None, 'sessionId': 's', 'timestamp': '2026-01-02T00:00:00Z', 'requestId': f'r{n}',
+                           'message': {'id': f'm{n}', 'model': 'm', 'content': [], 'usage': {'input_tokens': 10, 'output_tokens': output}}}).encode()
+    path = transcript(place, [reply(1, 1), reply(2, 1 << 40), reply(3, 1)])
+    wanted = 'ctxpipe: the collector refused 1 event; the first of them: prompt: usage.output is '
+    with place.pipeline():
+        for turn in range(2):
+            done = place.ctxpipe('import', path, code=1)
+            check(wanted in done.err, f'import {turn + 1} does not tell of the refused event: {done}')
+            same(place.status()['agents'][0]['refused'], 1, 'refused events of the agent')
+        place.ctxpipe('import', transcript(place, [reply(4, 1).replace(b'"s"', b'"t"')], 'good.jsonl'))
+
+
+@test
 def a_session_that_is_not_known_is_named_with_those_that_are(place):
     path = transcript(place, sample())
     name = place.ctxpipe('report', '--json', path).json()['sessions'][0]['session']
@@ -395,6 +411,29 @@ def a_node_that_was_given_up_is_drained_when_its_trouble_is_over(place):
 
 
 @test
+def a_stream_that_was_deleted_is_named_and_all_is_there_when_it_is_back(place):
+    work = Load('pi@one', 400)
+    lines = list(work.lines())
+    with place.pipeline():
+        place.ctxpipe('send', '--agent', work.agent, '--key', 'k', input='\n'.join(lines[:1000]) + '\n')
+    shutil.move(place.state / 'write', place.root / 'backup')
+    supervisor = place.start('ctxpipe', 'up', '-f', SOURCE / 'config' / 'default.yaml')
+    if 'it is not started again' in supervisor.wait_for("cannot go on behind 'write'"):  # all was ready before the fold had asked
+        done = place.ctxpipe('spend', code=1)
+        sentence(done, "node 'fold' cannot go on behind 'write'", 'was deleted or replaced', 'backup', 'state_dir')
+        place.ctxpipe('down', code=1)
+    same(supervisor.finish(), 1, f'exit code of up: {supervisor.text}')
+    shutil.rmtree(place.state / 'write')
+    shutil.move(place.root / 'backup', place.state / 'write')
+    with place.pipeline():
+        place.ctxpipe('send', '--agent', work.agent, '--key', 'k', input='\n'.join(lines) + '\n')
+        same(place.ctxpipe('spend', '--json').json()['totals']['billed'], work.billed, 'billed tokens after the stream is back')
+    out = place.root / 'replayed'
+    place.ctxpipe('replay', place.state, '--out', out)
+    same((out / 'events.jsonl').read_bytes(), (place.state / 'events.jsonl').read_bytes(), 'the log of the replay')
+
+
+@test
 def stopped_daemons_do_not_hold_up_status_one_after_another(place):
     with place.pipeline():
         pids = [pid for node, pid in place.pids().items() if node in ('bash', 'amnesia', 'log', 'fold')]
@@ -528,7 +567,7 @@ def an_unknown_command_or_option_is_named_with_the_nearest(place):
 def a_wrong_command_line_has_an_exit_code_of_its_own(place):
     samples = SOURCE / 'samples'
     for words in (['spend', '--by', 'bogus'], ['spend', '--top', '0'], ['report', '--by', 'bogus', samples], ['report', '--csv', '--json', samples], ['report', '--csv', '--top', '3', samples], ['spend', '--json', '--sort', 'own'],
-                  ['spend', '--sort', 'bogus'], ['send', '--keys', 'x'], ['prices', '--json', '--yaml'], ['keys'], ['report', '--format', 'nosuch', samples], ['import', '--format', 'nosuch', samples],
+                  ['spend', '--sort', 'bogus'], ['send', '--keys', 'x'], ['prices', '--json', '--yaml'], ['keys'], ['report', '--format', 'nosuch', samples], ['report', '--sizes', 'bogus', samples], ['import', '--format', 'nosuch', samples],
                   ['replay', '--top', 'x', place.state], ['tail', '--count', '0'], ['logs', '--lines', '0', 'fold'], ['down', '--timeout', 'x'], ['send', '--timeout', 'x'],
                   ['up', '--log-level', 'loud'], ['help', 'nosuch'], ['completion', 'zsh'], ['options', 'nosuch'], ['report']):
         sentence(place.ctxpipe(*words, code=2))

@@ -11,6 +11,7 @@ from load import iso
 
 sys.path.insert(0, str(SOURCE / 'tests' / 'support'))
 from reference import CLASSES, VIEWS, Reference  # noqa: E402
+from sizes_reference import SizesReference  # noqa: E402
 
 PRICES = """models:
   plain: {input: 3, output: 15, cacheRead: 0.3, cacheWrite5m: 3.75, cacheWrite1h: 6, date: 2026-01-01, source: a test}
@@ -130,16 +131,95 @@ def adds_up_to_log(whole, log):
     same(sum(line['cost'] for line in finals.values()), whole['totals']['costInput'], 'input cost in the last bills of the log')
 
 
-@test
-def every_figure_of_random_streams_is_the_references_and_every_grain_closes(place):
-    streams, reference = [Stream(seed) for seed in range(4)], Reference({model: rates for model, rates in RATES.items()})
-    file = place.topology(**{'subscribe: [collector, bash, amnesia, write, lazy]': 'subscribe: [collector, bash, amnesia, write, lazy]\n    options: {top: 10000}'})
+class Conversation:
+    """What agents really do to a window, drawn from a seed: a provider with a tokenizer of its own, thinking that stays or goes, reminders
+    that no transcript shows, reports that are too small once, outputs that are placeholders, compaction, rewinds, other models."""
+    MODELS = ('claude-sonnet-4-5', 'claude-opus-4-5', 'claude-opus-4-7', 'gpt-5.1', 'mystery')
+
+    def __init__(self, seed, number):
+        self.draw = random.Random(f'{seed} {number}')
+        self.window = {'agent': f'c{seed}-{number // 2}', 'session': f's{seed}', 'thread': 'sub' if number % 2 else ''}
+        self.name, self.model, self.number, self.calls, self.list, self.away = f'{seed}-{number}', self.draw.choice(self.MODELS), 0, 0, [], []
+        self.rate, self.hidden, self.more = self.draw.uniform(0.6, 1.5), self.draw.randrange(25000), 0
+        self.true, self.thought, self.reply = {}, {}, None
+
+    def message(self, role, band, pieces, **more):
+        self.number += 1
+        name = f'm{self.number}'
+        self.true[name] = int(pieces * self.rate * self.draw.uniform(0.8, 1.2) / 10)
+        self.list.append(name)
+        return {'kind': 'context_message', 'id': name, 'role': role, 'band': band, 'tokens': pieces // 11, 'pieces': pieces, **more, **self.window}
+
+    def comes_in(self):
+        """The messages before the next request, and who of them is a person."""
+        draw, persons, events = self.draw, [], []
+        if draw.random() < 0.06 and len(self.list) > 3:  # rewound, or compacted
+            keep = draw.randrange(len(self.list)) if draw.random() < 0.6 else 0
+            self.away, self.list = self.list[keep:], self.list[:keep]
+            if not keep or draw.random() < 0.3:
+                events.append(self.message('user', 'history', draw.randrange(500, 5000)))
+            if draw.random() < 0.4:
+                self.list.append(self.away.pop())
+        for _ in range(draw.choice((0, 1, 1, 1, 2, 5))):
+            image = [{'width': 100, 'height': 100}] if draw.random() < 0.05 else []
+            events.append(self.message('tool', draw.choice(('tool_output', 'file_view')), draw.randrange(0, draw.choice((300, 30000))) + 15000 * len(image), **({'images': image} if image else {}),
+                                       **({'label': f'/x/{draw.randrange(4)}'} if draw.random() < 0.5 else {})))
+        if draw.random() < 0.3 or not self.list:
+            events.append(self.message('user', 'user_prompt', draw.randrange(140, 2000)))
+            persons.append(self.list[-1])
+            if draw.random() < 0.5:
+                self.thought = {}  # the provider drops the thinking of the turn before
+        return events, persons
+
+    def turn(self):
+        draw, keep = self.draw, list(self.list)
+        events, persons = self.comes_in()
+        if draw.random() < 0.1:
+            self.more += draw.randrange(3000)
+        if draw.random() < 0.04:
+            self.model = draw.choice(self.MODELS)
+        same = next((i for i, (old, new) in enumerate(zip(keep, self.list)) if old != new), min(len(keep), len(self.list)))
+        if self.reply is not None:  # it stands before what came in
+            same = min(same, self.told)
+        size = self.hidden + self.more + sum(self.true[name] + self.thought.get(name, 0) for name in self.list)
+        if draw.random() < 0.03:
+            size //= draw.choice((3, 10))
+        read = draw.randrange(size + 1)
+        self.calls += 1
+        prompt = {'kind': 'prompt', 'callId': f'{self.name}-{self.calls}', 'model': self.model, 'keep': min(same, getattr(self, 'told', 0)), **self.window}
+        prompt['append'] = [{'id': name} for name in self.list[prompt['keep']:]]
+        prompt |= {'personPrompt': persons} if persons else {}
+        pieces, thinks, self.told = draw.randrange(300, draw.choice((600, 9000))), draw.random() < 0.5, len(self.list)
+        reply = self.message('assistant', 'assistant', pieces)
+        name, thought = reply['id'], draw.randrange(900) if thinks else 0
+        if thinks:
+            reply['thinking'] = {'signatureUnits': thought * 4} if draw.random() < 0.7 else {}
+            self.thought[name] = thought
+        self.reply = name
+        if draw.random() < 0.94:
+            output = self.true[name] + thought if draw.random() < 0.9 else 1
+            prompt['usage'] = {'input': size - read - read // 7, 'cacheRead': read, 'cacheWrite5m': read // 7, 'cacheWrite1h': 0, 'output': output}
+            if draw.random() < 0.2 and output > thought:
+                prompt['usage'] |= {'reasoning': thought} | ({'reasoningApart': True, 'output': output - thought} if draw.random() < 0.5 else {})
+            if read // 7 > size - read:
+                prompt['usage'] |= {'input': size - read, 'cacheWrite5m': 0}
+        return [*events, prompt | {'reply': [name]}, reply]
+
+
+def ran(place, seeds, options, reference=None):
+    """Random streams through a pipeline whose fold has these options: the bill by message, truncated too, and the log."""
+    file = place.topology(**{'subscribe: [collector, bash, amnesia, write, lazy]': f'subscribe: [collector, bash, amnesia, write, lazy]\n    options: {options}'})
     place.write('prices.yaml', PRICES)
     lines = []
-    for stream in streams:
+    for stream in map(Stream, seeds):
         for event in stream.events(250):
-            reference.take(event)
+            if reference:
+                reference.take(event)
             lines.append(stream.line(event))
+    return bill_of(place, file, lines)
+
+
+def bill_of(place, file, lines):
     with place.pipeline(file):
         said = place.ctxpipe('send', '-f', file, '--agent', 'any', input='\n'.join(lines) + '\n').err
         check(', 0 refused' in said, f'events were refused: {said}')
@@ -147,17 +227,79 @@ def every_figure_of_random_streams_is_the_references_and_every_grain_closes(plac
         cuts = {top: place.ctxpipe('spend', '--json', '--by', 'message', '--top', top).json() for top in (1, 3, 50)}
         status = place.status()
     same([row['node'] for row in status['nodes'] if row['refused']], [], 'nodes that refused something')
-    totals, rows = reference.report()
+    closes(whole, 'spend')
+    for top, cut in cuts.items():
+        adds_up(whole, cut, top)
+    adds_up_to_log(whole, [json.loads(line, parse_float=Decimal) for line in (place.state / 'events.jsonl').read_text().splitlines()])
+    return whole
+
+
+def same_totals(whole, totals):
     for key, value in totals.items():
         same(Fraction(whole['totals'][key]) * (10 ** 9 if key.startswith('cost') else 1), value, f'totals: {key}')
-    closes(whole, 'spend')
+
+
+@test
+def every_figure_of_random_streams_is_the_references_and_every_grain_closes(place):
+    reference = Reference({model: rates for model, rates in RATES.items()})
+    whole = ran(place, range(4), '{top: 10000, sizes: estimate}', reference)
+    totals, rows = reference.report()
+    same_totals(whole, totals)
     same_rows(whole['bands'], rows['bands'], lambda row: row['band'] or 'unattributed', 'bands')
     same_rows(whole['views'], rows['views'], lambda row: (row['kind'], row['label'], row['band']), 'views')
     same_rows([row for row in whole['tools'] if row['turns']], rows['tools'], lambda row: row['tool'], 'tools')
     same_rows(whole['messages'], rows['messages'], lambda row: (row['agent'], row['session'], row['thread'], row['label']) if row['agent'] else row['label'], 'messages')
-    for top, cut in cuts.items():
-        adds_up(whole, cut, top)
-    adds_up_to_log(whole, [json.loads(line, parse_float=Decimal) for line in (place.state / 'events.jsonl').read_text().splitlines()])
+
+
+@test
+def sizes_by_the_ledger_close_over_random_streams_too(place):
+    reference = Reference({model: rates for model, rates in RATES.items()})
+    whole = ran(place, range(4, 8), '{top: 10000}', reference)
+    same_totals(whole, reference.report()[0])
+    check(any(row['billed'] for row in whole['parts']), 'nothing stands for what is no message')
+
+
+SIZES_PRICES = 'models:\n' + ''.join(f'  {name}: {{input: 3, output: 15, cacheRead: 0.3, cacheWrite5m: 3.75, cacheWrite1h: 6, date: 2026-01-01, source: a test}}\n'
+                                     for name in Conversation.MODELS if name != 'mystery')
+
+
+@test
+def sizes_of_random_windows_are_those_of_an_independent_reference(place):
+    reference, clock, lines = SizesReference({name: RATES['plain'] for name in Conversation.MODELS if name != 'mystery'}), Stream(0), []
+    windows = [Conversation(seed, number) for seed in range(3) for number in range(4)]
+    for window in windows:
+        lines.append(clock.line({'kind': 'session_start', 'product': 'pi', **window.window}))
+    for _ in range(60):
+        for window in windows:
+            for event in window.turn():
+                reference.take(event)
+                lines.append(clock.line(event))
+    lines += [clock.line({'kind': 'session_end', **window.window}) for window in windows if not window.window['thread']]
+    file = place.topology(**{'subscribe: [collector, bash, amnesia, write, lazy]': 'subscribe: [collector, bash, amnesia, write, lazy]\n    options: {top: 10000}'})
+    place.write('prices.yaml', SIZES_PRICES)
+    whole = bill_of(place, file, lines)
+    seen = 0
+    for row in whole['sessions']:
+        where = (row['agent'], row['session'], row['thread'])
+        window, told = reference.windows[where], row['calibration']
+        same(row['unexplainedTokens'], window.unexplained, f'{where}: unexplained tokens')
+        same((told['notRecorded'], told['cameIn'], told['predictionError'], told['growth']), (window.first_U, window.came_in, window.wrong, window.growth), f'{where}: what the sizes are worth')
+        same({model['model']: model['tokensPer1024Pieces'] for model in told['models']}, {name: model.factor for name, model in window.models.items()}, f'{where}: the factors of the models')
+        for message in window.messages:
+            exact = reference.rows[where].get(('message', message))
+            mine = next((line for line in whole['messages'] if (line['agent'], line['session'], line['thread'], line['label']) == (*where, message)), None)
+            check((mine['billed'] if mine else 0) == 0 if exact is None else mine or not exact.billed, f'{where} {message}: {mine}')
+            if mine and exact:
+                seen += 1
+                near(mine, 'billed', exact.billed, 1, f'{where} {message}')
+                near(mine, 'cost', exact.cost, 1, f'{where} {message}')
+                near(mine, 'costTiered', exact.tiered, 1 + exact.requests, f'{where} {message}')
+    for part in whole['parts']:
+        exact = [rows[part['part']] for rows in reference.rows.values() if part['part'] in rows]
+        near(part, 'billed', sum(row.billed for row in exact), len(exact), part['part'])
+        near(part, 'cost', sum(row.cost for row in exact), len(exact), part['part'])
+    check(seen > 1500, f'only {seen} messages were compared')
+    check(any(window.unexplained for window in reference.windows.values()), 'nothing was left unexplained in any window')
 
 
 main()

@@ -147,7 +147,7 @@ def the_worked_examples_of_the_fold_are_right_through_their_telemetry(place):
     for expected_file in sorted(shared('fold').glob('*.expected.json')):
         name = expected_file.name.split('.')[0]
         agents = json.loads(expected_file.read_text())['agents']
-        out, count = report(place, '--by', 'message', shared('fold') / f'{name}.jsonl'), count + 1
+        out, count = report(place, '--by', 'message', '--sizes', 'estimate', shared('fold') / f'{name}.jsonl'), count + 1
         for agent, expect in agents.items():
             expect = expect or {'turns': 0, 'billed': 0}  # nothing was recorded
             thread = '' if agent == 'root' else agent
@@ -253,6 +253,7 @@ def a_message_has_its_tool_and_its_path(place):
     check(reads, 'the samples show no file')
     for row in reads:
         check(row['tool'] and row['path'] in views, f'a message of a file without tool or path: {row}')
+    place.env['COLUMNS'] = '300'
     text = place.ctxpipe('report', '--by', 'message', '--top', '100', SOURCE / 'samples').out
     check(f'{reads[0]["tool"]} {reads[0]["path"]}' in text, f'tool and path are not in the table:\n{text}')
 

@@ -85,11 +85,12 @@ static void the_collectors_messages_have_these_bytes_and_come_back(void **state)
   assert_int_equal(m.ack.seq, 9);
   assert_int_equal(m.ack.instance, 200);
 
-  struct ctxp_ingest_welcome w = {1, 2, 3, 4, 5, 6, 7, 8};
+  struct ctxp_ingest_welcome w = {1, 2, 3, 4, 5, 6, 7, 8, 9, CTXP_STR("prompt: keep why")};
   ctxp_buf_reset(&out);
   ctxp_ingest_write_welcome(&out, &w);
   m = decode(&out);
-  assert_memory_equal(&m.welcome, &w, sizeof(w));
+  assert_memory_equal(&m.welcome, &w, offsetof(struct ctxp_ingest_welcome, refusal));
+  assert_true(ctxp_str_eq(m.welcome.refusal, w.refusal));
 
   struct ctxp_ingest_refused refused = {5, CTXP_STR("prompt"), CTXP_STR("keep"), CTXP_STR("why")};
   ctxp_buf_reset(&out);
@@ -117,7 +118,7 @@ static void the_collectors_messages_have_these_bytes_and_come_back(void **state)
 static void no_cut_or_changed_message_harms(void **state) {
   (void)state;
   struct ctxp_buf messages[3] = {{0}, {0}, {0}};
-  struct ctxp_ingest_welcome w = {1, 2, 3, 4, 5, 6, 7, 8};
+  struct ctxp_ingest_welcome w = {1, 2, 3, 4, 5, 6, 7, 8, 9, CTXP_STR("why")};
   write_hello(&messages[0]);
   ctxp_ingest_write_events(&messages[1], 7, 1);
   ctxp_ingest_write_item(&messages[1], 8, (struct ctxp_raw){(const uint8_t *)"\x81\xa4kind\xa8turn_end", 15});

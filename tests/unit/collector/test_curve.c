@@ -121,6 +121,27 @@ static void a_client_without_encryption_or_with_a_wrong_server_key_gets_nowhere(
   assert_int_equal(try_hello(f, f->server.public, &f->known, 10000), 0); /* and it still listens */
 }
 
+static void the_list_is_read_again_when_it_has_changed(void **state) {
+  struct fixture *f = *state;
+  char text[512], expected[512];
+  world_start(&f->w);
+  assert_int_equal(try_hello(f, f->server.public, &f->stranger, 10000), -EACCES);
+  snprintf(text, sizeof(text), "%s the one that was a stranger\n", f->stranger.public);
+  write_file(f->clients_file, 0600, text);
+  assert_int_equal(try_hello(f, f->server.public, &f->stranger, 10000), 0);
+  assert_int_equal(try_hello(f, f->server.public, &f->known, 10000), -EACCES);
+  snprintf(text, sizeof(text), "%s\nno key\n", f->known.public);
+  write_file(f->clients_file, 0600, text);
+  assert_int_equal(try_hello(f, f->server.public, &f->known, 10000), -EACCES);
+  snprintf(expected, sizeof(expected),
+      "a connection from 127.0.0.1 was refused: its key %s is not in %s as it was before (%s:2: not a key; a client's public key is 40 "
+      "characters of Z85)",
+      f->known.public, f->clients_file, f->clients_file);
+  assert_string_equal(f->w.last_refusal, expected);
+  assert_int_equal(try_hello(f, f->server.public, &f->stranger, 10000), 0);
+  world_stop(&f->w);
+}
+
 static void start_fails(struct fixture *f, const char *sentence) {
   struct ctxp_error err = {{0}};
   assert_true(world_try_start(&f->w, &err) < 0);
@@ -172,6 +193,7 @@ int main(void) {
       CASE(a_client_in_the_list_gets_in),
       CASE(a_client_with_another_key_is_refused_counted_and_named),
       CASE(a_client_without_encryption_or_with_a_wrong_server_key_gets_nowhere),
+      CASE(the_list_is_read_again_when_it_has_changed),
       CASE(faults_of_the_key_files_are_said_with_file_and_line),
       CASE(a_port_in_use_is_said_in_a_sentence),
   };

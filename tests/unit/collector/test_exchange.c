@@ -238,6 +238,32 @@ static void a_refused_event_is_named_and_the_next_one_counts(void **state) {
       f->w.last_refusal, "agent 'pi@dev', client 'k', event 1 ():  is not one MessagePack value with texts in UTF-8 and at most 32 levels");
 }
 
+static void a_client_that_comes_back_hears_what_was_refused_of_it_before(void **state) {
+  struct fixture *f = *state;
+  struct ctxp_error err;
+  struct ctxp_str first;
+  uint64_t position;
+  struct ctxp_event bad = {.kind = CTXP_KIND_session_end, .session = CTXP_STR("s")};
+  ctxp_set(&bad.session_end, session_end, reason, CTXP_STR("\xff"));
+  world_start(&f->w);
+  struct ctxp_client *c = client(f, 0, "k");
+  assert_int_equal(ctxp_client_send(c, &bad, 0, 0, &err), 0);
+  send_turn(c, 1, 0);
+  flush(c);
+  assert_int_equal(ctxp_client_refused_before(c, &first), 0);
+  world_stop(&f->w);
+  world_start(&f->w); /* from its store */
+  c = client(f, 1, "k");
+  assert_int_equal(ctxp_client_hello(c, 10000, &position, &err), 0);
+  assert_int_equal(ctxp_client_refused_before(c, &first), 1);
+  assert_true(ctxp_str_is(first, "event: is not one MessagePack value with texts in UTF-8 and at most 32 levels"));
+  assert_int_equal(ctxp_client_rekey(c, "other", NULL, NULL, 10000, &err), 0);
+  assert_int_equal(ctxp_client_hello(c, 10000, &position, &err), 0);
+  assert_int_equal(ctxp_client_refused_before(c, &first), 0);
+  assert_int_equal(first.len, 0);
+  world_stop(&f->w);
+}
+
 static void a_refusal_alone_is_acknowledged_too(void **state) {
   struct fixture *f = *state;
   struct ctxp_error err;
@@ -708,6 +734,7 @@ int main(void) {
       CASE(an_explicit_number_queued_before_the_welcome_is_no_repeat_in_the_stream),
       CASE(the_newest_connection_has_the_key_and_the_older_is_told),
       CASE(a_refused_event_is_named_and_the_next_one_counts),
+      CASE(a_client_that_comes_back_hears_what_was_refused_of_it_before),
       CASE(a_refusal_alone_is_acknowledged_too),
       CASE(only_what_an_agent_sends_is_sent),
       CASE(a_full_buffer_is_said_and_takes_again_when_there_is_room),

@@ -71,7 +71,8 @@ static void a_response_counts_once_with_its_largest_usage(void **state) {
   assert_int_equal(scratch_count(s, "\"kind\":\"prompt\""), 1);
   assert_event(s, 0, "\"usage\":{\"input\":4,\"cacheRead\":0,\"cacheWrite5m\":2,\"cacheWrite1h\":7,\"output\":5}",
       "\"speed\":\"fast\",\"tier\":\"priority\"");
-  assert_event(s, 0, "context_message", "\"id\":\"m1\"", "\"tokens\":2,\"chars\":2"); /* b stands there twice and counts once */
+  assert_event(
+      s, 0, "context_message", "\"id\":\"m1\"", "\"tokens\":2,\"pieces\":420,\"chars\":2"); /* b stands there twice and counts once */
 }
 
 static void two_responses_of_one_id_are_told_apart_by_request_and_input(void **state) {
@@ -169,7 +170,7 @@ static void texts_have_their_bands(void **state) {
     snprintf(band, sizeof(band), "\"band\":\"%s\"", bands[i][1]);
     assert_event(s, 0, "context_message", id, band);
   }
-  assert_event(s, 0, "context_message", "\"id\":\"u2#2\"", "\"tokens\":1504,\"chars\":13,\"images\":[{}]");
+  assert_event(s, 0, "context_message", "\"id\":\"u2#2\"", "\"tokens\":1504,\"pieces\":15170,\"chars\":13,\"images\":[{}]");
   assert_event(s, 0, "\"kind\":\"prompt\"", "\"personPrompt\":[\"u2#2\",\"t4\"]");
   assert_int_equal(scratch_count(s, "\"kind\":\"agent_start\""), 1);
 }
@@ -260,7 +261,7 @@ static void thinking_and_calls_are_described(void **state) {
           "10", "1"));
   assert_event(s, 0, "context_message", "\"id\":\"m1\"",
       "\"calls\":[{\"id\":\"t1\",\"name\":\"Write\",\"path\":\"/"
-      "f\",\"tokens\":12,\"contentTokens\":3}],\"tokens\":13,\"thinking\":{\"signatureUnits\":5},\"chars\":47");
+      "f\",\"tokens\":12,\"contentTokens\":3}],\"tokens\":13,\"pieces\":598,\"thinking\":{\"signatureUnits\":5},\"chars\":47");
 }
 
 #define SCRATCH_TEST(f) cmocka_unit_test_setup_teardown(f, scratch_open, scratch_close)

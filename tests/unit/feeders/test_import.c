@@ -270,7 +270,7 @@ static void bad_lines_are_told_and_good_ones_counted(void **state) {
   assert_true(
       scratch_said(s, "s1.jsonl:8: the file ends within this line (the JSON text ends within a string); the line was passed over\n"));
   /* "say ? ? and ? nothing": 21 units, which is 6 tokens */
-  assert_non_null(scratch_find(s, 0, "context_message", "\"band\":\"user_prompt\"", "\"tokens\":6,\"chars\":21", NULL));
+  assert_non_null(scratch_find(s, 0, "context_message", "\"band\":\"user_prompt\"", "\"tokens\":6,\"pieces\":194,\"chars\":21", NULL));
   ctxp_auto_buf passed = {0};
   assert_int_equal(ctxp_json_from_raw(ctxp_buf_raw(&s->result.passed_over), &passed), 0);
   assert_non_null(strstr(ctxp_buf_cstr(&passed), "\"kind\":\"unreadable line\",\"count\":4}"));

@@ -6,6 +6,7 @@ extern const struct ctxp_stage_ops ctxp_stage_fold;
 
 /* Opens it; options: a JSON map, NULL for the defaults. */
 void fold_open(struct ctxp_test *t, const char *options);
+#define FOLD_ESTIMATE "{\"sizes\":\"estimate\"}" /* options under which a message is as large as it says */
 /* The topology event alone: after a restart the options and prices come with it again. */
 void fold_prices(struct ctxp_test *t, const char *options);
 /* Pushes a line made by printf. */

@@ -237,7 +237,7 @@ static void run_case(const char *number_text) {
   uint32_t left;
   char query[256];
   read_case(number_text);
-  fold_open(&t, NULL);
+  fold_open(&t, FOLD_ESTIMATE);
   push_case();
   struct ctxp_cursor it = ctxp_cursor(ctxp_map_get(ctxp_buf_raw(&expected), "agents"));
   assert_int_equal(ctxp_map_open(&it, &left), 0);

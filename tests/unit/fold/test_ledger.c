@@ -24,7 +24,7 @@ static void expect_lines(const char *kind, bool seed_only, const char *lines) {
 
 static void the_seeds_example_lines_come_out_byte_for_byte(void **state) {
   (void)state;
-  fold_open(&t, NULL);
+  fold_open(&t, FOLD_ESTIMATE);
   fold_push(&t,
       "{\"ts\":\"2026-08-30T06:10:19.549Z\",\"kind\":\"amnesia-tag\",\"toolCallId\":\"call_...\",\"tool\":\"read\",\"decision\":\"RETAIN\","
       "\"tokens\":485}");
@@ -50,7 +50,7 @@ static void the_seeds_example_lines_come_out_byte_for_byte(void **state) {
 
 static void what_came_between_turns_counts_once_in_the_next_that_ends(void **state) {
   (void)state;
-  fold_open(&t, NULL);
+  fold_open(&t, FOLD_ESTIMATE);
   fold_push(&t, BASH, "");
   fold_push(&t, "{\"kind\":\"turn_start\",\"turn\":0}");
   fold_push(&t, "{\"kind\":\"lazy\",\"avoidedTokens\":500}");
@@ -65,7 +65,7 @@ static void what_came_between_turns_counts_once_in_the_next_that_ends(void **sta
 static void what_was_not_applied_is_potential_and_in_no_total(void **state) {
   (void)state;
   ctxp_auto_buf reply = {0};
-  fold_open(&t, NULL);
+  fold_open(&t, FOLD_ESTIMATE);
   fold_push(&t, BASH, ",\"applied\":false");
   fold_push(&t, "{\"ts\":\"2026-09-01T08:00:00.000Z\",\"kind\":\"turn_end\",\"turn\":0}");
   expect_lines("turn", true, TURN("2026-09-01T08:00:00.000Z", "0", "0", "0", "0", "0", "0"));
@@ -83,7 +83,7 @@ static struct ctxp_turn last_turn(void) {
 
 static void net_is_total_less_auxiliary_calls_and_regret_and_may_be_negative(void **state) {
   (void)state;
-  fold_open(&t, NULL);
+  fold_open(&t, FOLD_ESTIMATE);
   fold_push(&t, BASH, "");
   fold_push(&t,
       "{\"kind\":\"aux\",\"mechanism\":\"bash\",\"model\":\"small\",\"inputTokens\":2000,\"outputTokens\":100,\"durationMs\":7,\"outcome\":"
@@ -100,7 +100,7 @@ static void net_is_total_less_auxiliary_calls_and_regret_and_may_be_negative(voi
 
 static void what_was_never_applied_leaves_its_turn_or_else_is_regret(void **state) {
   (void)state;
-  fold_open(&t, NULL);
+  fold_open(&t, FOLD_ESTIMATE);
   fold_push(&t, BASH, "");
   fold_push(&t, REGRET, "not applied");
   fold_push(&t, "{\"kind\":\"turn_end\",\"turn\":0}");
@@ -116,9 +116,69 @@ static void what_was_never_applied_leaves_its_turn_or_else_is_regret(void **stat
   assert_int_equal(last_turn().cumulative.total, 1999);
 }
 
-static void what_was_applied_and_came_back_is_regret_and_carried_no_more(void **state) {
+#define REMOVED(ids, saved) \
+  "{\"kind\":\"amnesia-remove\",\"saved\":" saved ",\"messageCount\":2,\"droppedResultIds\":[" ids "],\"applied\":true}"
+#define AMNESIA_REGRET(id, tokens) \
+  "{\"kind\":\"regret\",\"mechanism\":\"amnesia\",\"toolCallId\":\"" id "\",\"tokens\":" tokens ",\"reason\":\"not applied\"}"
+
+/* Turn 0 removes a and b with 300 tokens, turn 1 c with 50. That the first was never applied is told in turn 1, result by result: it is
+ * regret, 300 of it, and turn 1 keeps its 50. */
+static void a_removal_that_is_taken_back_late_leaves_the_later_ones_alone(void **state) {
   (void)state;
   fold_open(&t, NULL);
+  fold_push(&t, REMOVED("\"b\",\"a\"", "300"));
+  fold_push(&t, "{\"kind\":\"turn_end\",\"turn\":0}");
+  fold_push(&t, REMOVED("\"c\"", "50"));
+  fold_push(&t, AMNESIA_REGRET("a", "100"));
+  ctxp_test_restart(&t);
+  fold_push(&t, AMNESIA_REGRET("b", "200"));
+  fold_push(&t, "{\"kind\":\"prompt\",\"callId\":\"c\",\"model\":\"v/m\",\"append\":[{\"id\":\"u\"}],\"usage\":{\"input\":1000}}");
+  fold_push(&t, "{\"kind\":\"turn_end\",\"turn\":1}");
+  struct ctxp_turn turn = last_turn();
+  assert_int_equal(turn.amnesia, 50);
+  assert_int_equal(turn.net, 50 - 300);
+  assert_int_equal(turn.cumulative.amnesia, 350);
+  assert_int_equal(turn.carried, 50);
+  fold_push(&t, AMNESIA_REGRET("c", "50"));
+  fold_push(&t, "{\"kind\":\"prompt\",\"callId\":\"c2\",\"model\":\"v/m\",\"keep\":1,\"append\":[{\"id\":\"v\"}],\"usage\":{\"input\":1}}");
+  fold_push(&t, "{\"kind\":\"turn_end\",\"turn\":2}");
+  assert_int_equal(last_turn().carried, 0);
+}
+
+static void what_is_taken_back_behind_the_end_is_a_turn_of_its_own(void **state) {
+  (void)state;
+  ctxp_auto_buf reply = {0};
+  fold_open(&t, NULL);
+  fold_push(&t, BASH, "");
+  fold_push(&t, BASH, ",\"thread\":\"sub\"");
+  fold_push(&t, "{\"kind\":\"session_end\"}"); /* of both */
+  ctxp_test_restart(&t);
+  fold_push(&t, REGRET, "not applied");
+  assert_int_equal(last_turn().turn, 1);
+  assert_int_equal(last_turn().total, 0);
+  assert_int_equal(last_turn().net, -1999);
+  assert_int_equal(last_turn().cumulative.total, 3998);
+  fold_push(&t,
+      "{\"kind\":\"regret\",\"thread\":\"sub\",\"mechanism\":\"bash\",\"toolCallId\":\"b\",\"tokens\":1999,\"reason\":\"not applied\"}");
+  struct ctxp_raw all = ctxp_map_get(fold_ask(&t, "{\"what\":\"stats\"}", &reply), "all");
+  assert_int_equal(ctxp_map_u64(all, "turns", 0), 4);
+  assert_int_equal(ctxp_map_u64(all, "regret", 0), 3998);
+  assert_int_equal(ctxp_map_u64(all, "net", 1), 0);
+  unsigned emitted = t.emitted_count;
+  fold_push(&t, "{\"kind\":\"session_end\"}");
+  assert_int_equal(t.emitted_count, emitted); /* nothing is left for another */
+  fold_push(&t, "{\"kind\":\"session_start\",\"product\":\"pi\"}");
+  fold_push(&t, BASH, "");
+  fold_push(&t, REGRET, "came back"); /* a turn is to come again */
+  assert_int_equal(t.emitted_count, emitted + 2);
+  fold_push(&t, "{\"kind\":\"turn_end\",\"turn\":7}");
+  assert_int_equal(last_turn().turn, 7);
+  assert_int_equal(last_turn().net, 0);
+}
+
+static void what_was_applied_and_came_back_is_regret_and_carried_no_more(void **state) {
+  (void)state;
+  fold_open(&t, FOLD_ESTIMATE);
   fold_push(&t, BASH, "");
   fold_push(&t, REGRET, "came back");
   fold_push(&t, "{\"kind\":\"prompt\",\"callId\":\"c\",\"model\":\"v/m\",\"append\":[{\"id\":\"u\"}],\"usage\":{\"input\":1000}}");
@@ -135,7 +195,7 @@ static void prompt(const char *call, unsigned keep, const char *append) {
 
 static void what_is_kept_out_is_carried_in_every_request_until_a_compaction(void **state) {
   (void)state;
-  fold_open(&t, NULL);
+  fold_open(&t, FOLD_ESTIMATE);
   prompt("c1", 0, "{\"id\":\"u\"}");
   fold_push(&t, BASH, "");
   fold_push(&t, "{\"kind\":\"turn_end\",\"turn\":0}");
@@ -154,7 +214,7 @@ static void what_is_kept_out_is_carried_in_every_request_until_a_compaction(void
 
 static void a_rewind_before_its_place_ends_what_is_carried(void **state) {
   (void)state;
-  fold_open(&t, NULL);
+  fold_open(&t, FOLD_ESTIMATE);
   prompt("c1", 0, "{\"id\":\"u\"},{\"id\":\"v\"}");
   fold_push(&t, BASH, "");
   prompt("c2", 2, "{\"id\":\"a\"},{\"id\":\"r\"}");
@@ -165,7 +225,7 @@ static void a_rewind_before_its_place_ends_what_is_carried(void **state) {
 
 static void a_session_end_closes_a_turn_that_has_something(void **state) {
   (void)state;
-  fold_open(&t, NULL);
+  fold_open(&t, FOLD_ESTIMATE);
   fold_push(&t, "{\"kind\":\"turn_end\",\"turn\":4}");
   fold_push(&t, "{\"kind\":\"session_end\"}");
   assert_int_equal(t.emitted_count, 1);
@@ -178,7 +238,7 @@ static void a_session_end_closes_a_turn_that_has_something(void **state) {
 static void threads_have_their_own_turns_and_the_session_their_sum(void **state) {
   (void)state;
   ctxp_auto_buf reply = {0};
-  fold_open(&t, NULL);
+  fold_open(&t, FOLD_ESTIMATE);
   fold_push(&t, BASH, "");
   fold_push(&t, BASH, ",\"thread\":\"sub\"");
   fold_push(&t, "{\"kind\":\"turn_end\",\"turn\":0,\"thread\":\"sub\"}");
@@ -201,7 +261,7 @@ static void threads_have_their_own_turns_and_the_session_their_sum(void **state)
 static void a_snapshot_is_restored_for_a_session_that_is_not_known(void **state) {
   (void)state;
   ctxp_auto_buf reply = {0};
-  fold_open(&t, NULL);
+  fold_open(&t, FOLD_ESTIMATE);
   fold_push(&t, RESTORE, 1006, OLD_TURN);
   assert_int_equal(t.emitted[0].event.kind, CTXP_KIND_restored);
   char *snapshot = fold_json(t.emitted[0].event.restored.snapshot);
@@ -224,7 +284,7 @@ static void a_snapshot_is_restored_for_a_session_that_is_not_known(void **state)
 
 static void a_restore_that_does_not_fit_is_refused_by_name(void **state) {
   (void)state;
-  fold_open(&t, NULL);
+  fold_open(&t, FOLD_ESTIMATE);
   fold_push(&t, "{\"kind\":\"session_start\",\"product\":\"pi\",\"restore\":{\"cumulative\":{\"bash\":1000,\"amnesia\":1,\"lazy\":2},"
                 "\"turns\":[]}}");
   assert_int_equal(t.emitted_count, 0);
@@ -252,7 +312,7 @@ static void a_restored_total_is_taken_as_it_was_given(void **state) {
 static void at_most_the_last_forty_turns_are_restored(void **state) {
   (void)state;
   ctxp_auto_buf turns = {0};
-  fold_open(&t, NULL);
+  fold_open(&t, FOLD_ESTIMATE);
   for (unsigned i = 0; i < 45; i++)
     ctxp_buf_printf(&turns, "%s{\"turn\":%u,\"bash\":0,\"amnesia\":0,\"lazy\":0,\"total\":0}", i ? "," : "", i);
   fold_push(&t, RESTORE, 1006, ctxp_buf_cstr(&turns));
@@ -268,7 +328,7 @@ static void at_most_the_last_forty_turns_are_restored(void **state) {
 static void lazys_denominator_is_the_catalogue_and_the_skills(void **state) {
   (void)state;
   ctxp_auto_buf reply = {0};
-  fold_open(&t, NULL);
+  fold_open(&t, FOLD_ESTIMATE);
   fold_push(&t,
       "{\"kind\":\"agent_start\",\"tools\":[{\"name\":\"grep\",\"description\":\"find "
       "text\",\"parameters\":{\"type\":\"object\"},\"guidelines\":[\"be brief\",\"be kind\"]}],"
@@ -383,6 +443,8 @@ int main(void) {
       cmocka_unit_test_teardown(what_was_not_applied_is_potential_and_in_no_total, close_fold),
       cmocka_unit_test_teardown(net_is_total_less_auxiliary_calls_and_regret_and_may_be_negative, close_fold),
       cmocka_unit_test_teardown(what_was_never_applied_leaves_its_turn_or_else_is_regret, close_fold),
+      cmocka_unit_test_teardown(a_removal_that_is_taken_back_late_leaves_the_later_ones_alone, close_fold),
+      cmocka_unit_test_teardown(what_is_taken_back_behind_the_end_is_a_turn_of_its_own, close_fold),
       cmocka_unit_test_teardown(what_was_applied_and_came_back_is_regret_and_carried_no_more, close_fold),
       cmocka_unit_test_teardown(what_is_kept_out_is_carried_in_every_request_until_a_compaction, close_fold),
       cmocka_unit_test_teardown(a_rewind_before_its_place_ends_what_is_carried, close_fold),

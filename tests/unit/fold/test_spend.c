@@ -17,7 +17,7 @@ static struct ctxp_buf reply;
 
 static int open_fold(void **state) {
   (void)state;
-  fold_open(&t, NULL);
+  fold_open(&t, FOLD_ESTIMATE);
   return 0;
 }
 
@@ -426,7 +426,7 @@ static void a_collapse_of_the_cached_share_is_booked_on_its_cause(void **state) 
 static void a_live_session_is_told_by_band_each_turn_and_in_rows_every_so_often(void **state) {
   (void)state;
   ctxp_test_close(&t);
-  fold_open(&t, "{\"spend_every\":2,\"top\":1}");
+  fold_open(&t, "{\"sizes\":\"estimate\",\"spend_every\":2,\"top\":1}");
   message("m", "user", "user_prompt", 30, "");
   message("n", "user", "file_view", 50, ",\"label\":\"b.c\"");
   message("o", "user", "file_view", 20, ",\"label\":\"a.c\"");
@@ -521,7 +521,7 @@ static void an_unknown_query_is_answered_with_a_sentence(void **state) {
   static const uint8_t query[] = {0x81, 0xa4, 'w', 'h', 'a', 't', 0xa3, 'n', 'i', 'x'};
   struct ctxp_error err;
   assert_int_equal(ctxp_stage_query(t.stage, (struct ctxp_raw){query, sizeof(query)}, &reply, &err), -ENOENT);
-  assert_string_equal(err.text, "the fold answers spend and stats, not 'nix'");
+  assert_string_equal(err.text, "the fold answers spend, explain and stats, not 'nix'");
 }
 
 static void refused(const char *query, const char *sentence) {

@@ -317,6 +317,65 @@ static void the_same_bytes_read_again_are_taken_back_once(void **state) {
   assert_emitted(""); /* nothing is left to take back */
 }
 
+static void missed(uint64_t ask) { push("{\"kind\":\"answer_missed\",\"askSeq\":%llu,\"reason\":\"lost\"}", (unsigned long long)ask); }
+
+static void what_was_read_again_is_not_taken_back_once_more_when_its_removal_was_missed(void **state) {
+  (void)state;
+  removed();
+  uint64_t ask = t.seq;
+  result("read", "n1", "{\"path\":\"a\"}", body('x'));
+  push("{\"kind\":\"session_end\"}");
+  ctxp_test_restart(&t);
+  ctxp_test_clear(&t);
+  missed(ask);
+  assert_emitted("");
+  push("{\"kind\":\"session_start\",\"product\":\"pi\"}");
+  context("12:00:00", "", TAIL);
+  assert_answer(""); /* it is there again */
+}
+
+static void what_was_evicted_after_a_removal_that_was_missed_is_taken_back(void **state) {
+  (void)state;
+  removed();
+  uint64_t ask = t.seq;
+  push("{\"kind\":\"evict\",\"ids\":[\"m3\"],\"reason\":\"rewind\"}");
+  missed(ask);
+  assert_emitted(REGRET("d", "270", "not applied")); /* the agent had it until then */
+}
+
+static void a_removal_for_one_request_is_taken_back_behind_the_end(void **state) {
+  (void)state;
+  open_with("{\"policy\":\"tail\",\"sticky\":false}");
+  superseded();
+  context("10:00:00", "", "");
+  uint64_t ask = t.seq;
+  push("{\"kind\":\"session_end\"}");
+  ctxp_test_restart(&t);
+  ctxp_test_clear(&t);
+  for (int i = 0; i < 2; i++) missed(ask);
+  assert_emitted(REGRET("d", "270", "not applied"));
+}
+
+/* two rounds under one ask each: what the second took is not named by the first's miss */
+static void of_two_removals_only_the_missed_one_is_taken_back(void **state) {
+  (void)state;
+  removed();
+  uint64_t first = t.seq;
+  result("read", "f", "{\"path\":\"b\"}", body('y'));
+  result("write", "v", "{\"path\":\"b\",\"content\":\"x\"}", "ok");
+#define SECOND \
+  TAIL ",{\"id\":\"m5\",\"role\":\"assistant\",\"hasText\":false,\"calls\":[{\"id\":\"f\",\"name\":\"read\",\"tokens\":7}],\"tokens\":9}," \
+       "{\"id\":\"m6\",\"role\":\"tool\",\"toolCallId\":\"f\",\"hasText\":true,\"tokens\":300}"
+  context("10:10:01", "", SECOND);
+  ctxp_test_clear(&t);
+  context("10:20:00", "", SECOND);
+  assert_emitted(REMOVE("309", "2", "\"f\""));
+  missed(first);
+  assert_emitted(REGRET("d", "270", "not applied"));
+  context("10:20:01", "", SECOND);
+  assert_answer("{\"remove\":[\"m5\",\"m6\"]}");
+}
+
 /* ---- sessions that are only watched ---- */
 static void define(const char *id, const char *role, const char *more, unsigned tokens) {
   push("{\"kind\":\"context_message\",\"id\":\"%s\",\"role\":\"%s\",\"band\":\"%s\",\"tokens\":%u%s}", id, role,
@@ -492,6 +551,10 @@ int main(void) {
       T(a_miss_of_another_node_or_of_another_ask_is_not_ours),
       T(what_a_prompt_names_again_is_taken_back_a_context_does_not_count),
       T(the_same_bytes_read_again_are_taken_back_once),
+      T(what_was_read_again_is_not_taken_back_once_more_when_its_removal_was_missed),
+      T(what_was_evicted_after_a_removal_that_was_missed_is_taken_back),
+      OWN(a_removal_for_one_request_is_taken_back_behind_the_end),
+      T(of_two_removals_only_the_missed_one_is_taken_back),
       T(in_a_watched_session_a_removal_is_potential),
       T(what_went_in_theory_is_there_once_the_agent_asks),
       T(too_long_a_request_is_not_followed),

@@ -330,6 +330,53 @@ static void what_a_request_has_carried_is_not_stripped_and_its_saving_is_taken_b
   assert_int_equal(t.emitted_count, 1);
 }
 
+static void what_was_injected_and_is_sent_unasked_is_taken_back(void **state) {
+  (void)state;
+  write_file("w1", "a.py", true);
+  injected("w1", true);
+  ctxp_test_clear(&t);
+  push("{\"kind\":\"context\",\"messages\":[{\"id\":\"m1\",\"role\":\"user\",\"hasText\":true,\"tokens\":1},{\"id\":\"m2\",\"role\":"
+       "\"assistant\",\"hasText\":false,\"calls\":[" W1 "],\"tokens\":120}]}");
+  assert_string_equal(
+      emitted(), "\"kind\":\"regret\",\"mechanism\":\"write\",\"toolCallId\":\"w1\",\"tokens\":92,\"reason\":\"not applied\"}");
+  context(W1, "");
+  assert_string_equal(answer(), ""); /* the cache holds it */
+}
+
+static void what_was_injected_is_settled_by_the_first_request_after_the_session_came_back(void **state) {
+  (void)state;
+  write_file("w1", "a.py", true);
+  injected("w1", true);
+  push("{\"kind\":\"session_end\"}");
+  ctxp_test_restart(&t);
+  ctxp_test_clear(&t);
+  context(W1, "");
+  assert_string_equal(answer(), "{\"stripContent\":[\"w1\"]}");
+  assert_int_equal(t.emitted_count, 0);
+  write_file("w2", "b.py", true);
+  injected("w2", true);
+  push("{\"kind\":\"session_end\"}");
+  ctxp_test_clear(&t);
+  context("{\"id\":\"w2\",\"name\":\"write\",\"tokens\":110,\"contentTokens\":100}", LATER); /* a request has carried it */
+  assert_string_equal(
+      emitted(), "\"kind\":\"regret\",\"mechanism\":\"write\",\"toolCallId\":\"w2\",\"tokens\":92,\"reason\":\"not applied\"}");
+}
+
+static void without_sticky_a_miss_that_is_told_behind_the_end_is_taken_back_too(void **state) {
+  (void)state;
+  open_with(&ctxp_stage_write_compressor, "write", "{\"sticky\":false}");
+  write_file("w1", "a.py", true);
+  injected("w1", true);
+  context(W1, "");
+  uint64_t ask = t.seq;
+  push("{\"kind\":\"session_end\"}");
+  ctxp_test_restart(&t);
+  ctxp_test_clear(&t);
+  push("{\"kind\":\"answer_missed\",\"askSeq\":%llu,\"reason\":\"lost\"}", (unsigned long long)ask);
+  assert_string_equal(
+      emitted(), "\"kind\":\"regret\",\"mechanism\":\"write\",\"toolCallId\":\"w1\",\"tokens\":92,\"reason\":\"not applied\"}");
+}
+
 static void what_could_not_be_injected_saves_nothing(void **state) {
   (void)state;
   write_file("w1", "a.py", true);
@@ -455,6 +502,9 @@ int main(void) {
       WRITE(a_write_is_offered_injected_and_stripped_for_good),
       OWN(without_sticky_a_strip_is_for_one_request),
       WRITE(what_a_request_has_carried_is_not_stripped_and_its_saving_is_taken_back),
+      WRITE(what_was_injected_and_is_sent_unasked_is_taken_back),
+      WRITE(what_was_injected_is_settled_by_the_first_request_after_the_session_came_back),
+      OWN(without_sticky_a_miss_that_is_told_behind_the_end_is_taken_back_too),
       WRITE(what_could_not_be_injected_saves_nothing),
       WRITE(missed_answers_take_the_last_step_back),
       WRITE(who_does_not_ask_gets_the_figures_at_the_result),

@@ -73,6 +73,14 @@ static void what_is_not_finished_with_stop_is_of_no_use(void **state) {
   bad("{\"choices\":[{\"message\":{\"content\":\" \\n\"},\"finish_reason\":\"stop\"}]}", "the reply is blank");
 }
 
+static void what_a_reply_of_no_use_has_written_is_estimated_all_the_same(void **state) {
+  (void)state;
+  bad("{\"choices\":[{\"message\":{\"content\":\" half of a sen\"},\"finish_reason\":\"length\"}]}",
+      "the reply was cut at its limit of tokens");
+  assert_false(answer.has_output);
+  assert_int_equal(answer.text_tokens, 4); /* 13 units */
+}
+
 static void what_is_no_completion_is_named_so(void **state) {
   static const char *const bodies[] = {"", "data: {not json\n\n", "[]", "null", "<html>busy</html>",
       "{\"choices\":[{\"message\":{\"content\":\"d\"},\"finish_reason\":\"stop\"}]} x"};
@@ -111,6 +119,7 @@ int main(void) {
       cmocka_unit_test_teardown(a_stream_is_put_together, forget),
       cmocka_unit_test_teardown(reasoning_is_no_part_of_the_text, forget),
       cmocka_unit_test_teardown(what_is_not_finished_with_stop_is_of_no_use, forget),
+      cmocka_unit_test_teardown(what_a_reply_of_no_use_has_written_is_estimated_all_the_same, forget),
       cmocka_unit_test_teardown(what_is_no_completion_is_named_so, forget),
       cmocka_unit_test_teardown(counts_that_are_none_are_not_taken, forget),
       cmocka_unit_test_teardown(a_request_holds_what_was_asked_and_nothing_else, forget),
