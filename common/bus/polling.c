@@ -21,7 +21,7 @@ static int ask(struct ctxp_poll *set, zmq_pollitem_t *items, unsigned count, boo
     int events;
     size_t size = sizeof(events);
     struct ctxp_polled *known = &set->at[i];
-    if (items[i].socket && items[i].events && ((all && known->used) || known->ready)) {
+    if (items[i].socket && items[i].events && !items[i].revents && ((all && known->used) || known->ready)) {
       if (zmq_getsockopt(items[i].socket, ZMQ_EVENTS, &events, &size) < 0) return -1;
       items[i].revents = (short)(events & items[i].events);
       known->ready = items[i].revents != 0;
@@ -53,10 +53,9 @@ int ctxp_poll(struct ctxp_poll *set, zmq_pollitem_t *items, unsigned count, int 
     if (learn(&set->at[i], &items[i]) < 0) return -1;
     items[i].revents = 0;
   }
-  bool all = timeout_ms != 0 || set->rounds >= ROUNDS;
+  bool waits = timeout_ms != 0, all = waits || set->rounds >= ROUNDS;
   set->rounds = all ? 0 : set->rounds + 1;
-  if (wait_for(set, items, count, 0) < 0) return -1;
-  int found = ask(set, items, count, all);
-  if (found != 0 || timeout_ms == 0) return found;
-  return wait_for(set, items, count, timeout_ms) < 0 ? -1 : ask(set, items, count, false);
+  int found = waits ? ask(set, items, count, true) : 0; /* before a wait, what is known is asked first: mostly nothing is there */
+  if (found < 0 || wait_for(set, items, count, found ? 0 : timeout_ms) < 0) return -1;
+  return ask(set, items, count, all && !waits);
 }

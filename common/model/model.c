@@ -2,9 +2,9 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/str.h"
+#include "model/curl_lib.h"
 #include "model/reply.h"
 #include "tokens/estimate.h"
-#include <curl/curl.h>
 #include <errno.h>
 #include <stdio.h>
 #include <sys/epoll.h>
@@ -25,8 +25,10 @@ struct transfer {
   struct ctxp_model_reply reply;
 };
 struct ctxp_model {
+  struct ctxp_curl curl;
   CURLM *multi;
   int epoll;
+  bool global; /* curl as a whole is set up */
   uint64_t timer_ms; /* when curl wants to be called; UINT64_MAX: not by itself */
   struct transfer *transfers, *taken; /* taken: the one that is borrowed */
 };
@@ -37,11 +39,12 @@ uint64_t ctxp_model_input_estimate(const struct ctxp_model_call *call) {
 
 static void free_transfer(struct transfer *t) {
   if (!t) return;
+  const struct ctxp_curl *curl = &t->model->curl;
   if (t->easy) {
-    curl_multi_remove_handle(t->model->multi, t->easy);
-    curl_easy_cleanup(t->easy);
+    curl->multi_remove_handle(t->model->multi, t->easy);
+    curl->easy_cleanup(t->easy);
   }
-  curl_slist_free_all(t->headers);
+  curl->slist_free_all(t->headers);
   if (t->request.ptr) explicit_bzero(t->request.ptr, t->request.len);
   ctxp_buf_deinit(&t->request);
   ctxp_buf_deinit(&t->body);
@@ -109,7 +112,7 @@ static int read_key(const struct ctxp_model_call *call, char key[KEY_MAX], struc
 
 /* ---- making a request ---- */
 static int add_header(struct transfer *t, const char *line) {
-  struct curl_slist *longer = curl_slist_append(t->headers, line);
+  struct curl_slist *longer = t->model->curl.slist_append(t->headers, line);
   if (!longer) return -ENOMEM;
   t->headers = longer;
   return 0;
@@ -132,36 +135,37 @@ static int set_headers(struct transfer *t, const struct ctxp_model_call *call) {
 }
 
 static int set_up(struct transfer *t, const struct ctxp_model_call *call, uint64_t now_ms) {
+  const struct ctxp_curl *curl = &t->model->curl;
   ctxp_auto_buf url = {0};
   struct ctxp_str base = ctxp_str(call->url);
   while (base.len && base.ptr[base.len - 1] == '/') base.len--;
   ctxp_buf_printf(&url, "%.*s/chat/completions", (int)base.len, base.ptr);
   ctxp_model_write(&t->request, call);
-  t->easy = curl_easy_init();
+  t->easy = curl->easy_init();
   if (!t->easy || url.failed || t->request.failed) return -ENOMEM;
   int r = set_headers(t, call);
   if (r < 0) return r;
   CURL *e = t->easy;
   uint64_t left = t->deadline_ms > now_ms ? t->deadline_ms - now_ms : 1;
-  CURLcode code = curl_easy_setopt(e, CURLOPT_PROTOCOLS_STR, "http,https");
-  if (code == CURLE_OK) code = curl_easy_setopt(e, CURLOPT_URL, ctxp_buf_cstr(&url));
-  if (code == CURLE_OK) code = curl_easy_setopt(e, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)t->request.len);
-  if (code == CURLE_OK) code = curl_easy_setopt(e, CURLOPT_POSTFIELDS, ctxp_buf_cstr(&t->request));
-  if (code == CURLE_OK) code = curl_easy_setopt(e, CURLOPT_HTTPHEADER, t->headers);
-  if (code == CURLE_OK) code = curl_easy_setopt(e, CURLOPT_WRITEFUNCTION, on_body);
-  if (code == CURLE_OK) code = curl_easy_setopt(e, CURLOPT_WRITEDATA, t);
-  if (code == CURLE_OK) code = curl_easy_setopt(e, CURLOPT_FOLLOWLOCATION, 0L);
+  CURLcode code = curl->easy_setopt(e, CURLOPT_PROTOCOLS_STR, "http,https");
+  if (code == CURLE_OK) code = curl->easy_setopt(e, CURLOPT_URL, ctxp_buf_cstr(&url));
+  if (code == CURLE_OK) code = curl->easy_setopt(e, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)t->request.len);
+  if (code == CURLE_OK) code = curl->easy_setopt(e, CURLOPT_POSTFIELDS, ctxp_buf_cstr(&t->request));
+  if (code == CURLE_OK) code = curl->easy_setopt(e, CURLOPT_HTTPHEADER, t->headers);
+  if (code == CURLE_OK) code = curl->easy_setopt(e, CURLOPT_WRITEFUNCTION, on_body);
+  if (code == CURLE_OK) code = curl->easy_setopt(e, CURLOPT_WRITEDATA, t);
+  if (code == CURLE_OK) code = curl->easy_setopt(e, CURLOPT_FOLLOWLOCATION, 0L);
   /* on a connection that was used before, curl would send a request again by itself: each call is made once */
-  if (code == CURLE_OK) code = curl_easy_setopt(e, CURLOPT_FRESH_CONNECT, 1L);
-  if (code == CURLE_OK) code = curl_easy_setopt(e, CURLOPT_FORBID_REUSE, 1L);
-  if (code == CURLE_OK) code = curl_easy_setopt(e, CURLOPT_NOSIGNAL, 1L);
-  if (code == CURLE_OK) code = curl_easy_setopt(e, CURLOPT_TIMEOUT_MS, (long)left);
-  if (code == CURLE_OK) code = curl_easy_setopt(e, CURLOPT_ERRORBUFFER, t->curl_says);
-  if (code == CURLE_OK) code = curl_easy_setopt(e, CURLOPT_USERAGENT, "ctxpipe");
-  if (code == CURLE_OK) code = curl_easy_setopt(e, CURLOPT_PRIVATE, t);
-  if (code != CURLE_OK) return ctxp_error_set(&t->why, -EINVAL, "the call cannot be made: %s", curl_easy_strerror(code));
-  CURLMcode added = curl_multi_add_handle(t->model->multi, e);
-  return added == CURLM_OK ? 0 : ctxp_error_set(&t->why, -EINVAL, "the call cannot be made: %s", curl_multi_strerror(added));
+  if (code == CURLE_OK) code = curl->easy_setopt(e, CURLOPT_FRESH_CONNECT, 1L);
+  if (code == CURLE_OK) code = curl->easy_setopt(e, CURLOPT_FORBID_REUSE, 1L);
+  if (code == CURLE_OK) code = curl->easy_setopt(e, CURLOPT_NOSIGNAL, 1L);
+  if (code == CURLE_OK) code = curl->easy_setopt(e, CURLOPT_TIMEOUT_MS, (long)left);
+  if (code == CURLE_OK) code = curl->easy_setopt(e, CURLOPT_ERRORBUFFER, t->curl_says);
+  if (code == CURLE_OK) code = curl->easy_setopt(e, CURLOPT_USERAGENT, "ctxpipe");
+  if (code == CURLE_OK) code = curl->easy_setopt(e, CURLOPT_PRIVATE, t);
+  if (code != CURLE_OK) return ctxp_error_set(&t->why, -EINVAL, "the call cannot be made: %s", curl->easy_strerror(code));
+  CURLMcode added = curl->multi_add_handle(t->model->multi, e);
+  return added == CURLM_OK ? 0 : ctxp_error_set(&t->why, -EINVAL, "the call cannot be made: %s", curl->multi_strerror(added));
 }
 
 int ctxp_model_start(
@@ -201,7 +205,7 @@ static void read_answer(struct transfer *t) {
  * that ran out of time or was cut off is taken to have been read. */
 static void read_failure(struct transfer *t, CURLcode code, long status) {
   curl_off_t sent = 0;
-  curl_easy_getinfo(t->easy, CURLINFO_SIZE_UPLOAD_T, &sent);
+  t->model->curl.easy_getinfo(t->easy, CURLINFO_SIZE_UPLOAD_T, &sent);
   bool late = code == CURLE_OPERATION_TIMEDOUT;
   t->reply.outcome = late ? CTXP_MODEL_TIMEOUT : CTXP_MODEL_FAILED;
   if (late)
@@ -209,7 +213,7 @@ static void read_failure(struct transfer *t, CURLcode code, long status) {
   else if (t->too_large)
     ctxp_error_write(&t->why, "the reply is larger than %u bytes", CTXP_MODEL_REPLY_MAX);
   else if (code != CURLE_OK)
-    ctxp_error_write(&t->why, "%s", t->curl_says[0] ? t->curl_says : curl_easy_strerror(code));
+    ctxp_error_write(&t->why, "%s", t->curl_says[0] ? t->curl_says : t->model->curl.easy_strerror(code));
   else
     ctxp_error_write(&t->why, "the endpoint answered with status %ld", status);
   t->reply.why = ctxp_str(t->why.text);
@@ -219,7 +223,7 @@ static void read_failure(struct transfer *t, CURLcode code, long status) {
 static void end(struct transfer *t, CURLcode code) {
   long status = 0;
   uint64_t now = ctxp_clock_ms();
-  curl_easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &status);
+  t->model->curl.easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &status);
   if (code == CURLE_OK && status == 200)
     read_answer(t);
   else
@@ -231,11 +235,11 @@ static void end(struct transfer *t, CURLcode code) {
 static void collect(struct ctxp_model *model) {
   CURLMsg *message;
   int left;
-  while ((message = curl_multi_info_read(model->multi, &left)) != NULL) {
+  while ((message = model->curl.multi_info_read(model->multi, &left)) != NULL) {
     struct transfer *t = NULL;
     CURLcode code = message->data.result;
     if (message->msg != CURLMSG_DONE) continue;
-    curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, (char **)&t);
+    model->curl.easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, (char **)&t);
     if (t && !t->ended) end(t, code);
   }
 }
@@ -247,11 +251,11 @@ uint64_t ctxp_model_work(struct ctxp_model *model, uint64_t now_ms) {
   for (int i = 0; i < count; i++) {
     int mask = (events[i].events & EPOLLIN ? CURL_CSELECT_IN : 0) | (events[i].events & EPOLLOUT ? CURL_CSELECT_OUT : 0) |
         (events[i].events & (EPOLLERR | EPOLLHUP) ? CURL_CSELECT_ERR : 0);
-    curl_multi_socket_action(model->multi, events[i].data.fd, mask, &running);
+    model->curl.multi_socket_action(model->multi, events[i].data.fd, mask, &running);
   }
   if (now_ms >= model->timer_ms) {
     model->timer_ms = UINT64_MAX;
-    curl_multi_socket_action(model->multi, CURL_SOCKET_TIMEOUT, 0, &running);
+    model->curl.multi_socket_action(model->multi, CURL_SOCKET_TIMEOUT, 0, &running);
   }
   collect(model);
   for (struct transfer *t = model->transfers; t; t = t->next) {
@@ -286,23 +290,33 @@ struct ctxp_model *ctxp_model_free(struct ctxp_model *model) {
     next = t->next;
     free_transfer(t);
   }
-  if (model->multi) curl_multi_cleanup(model->multi);
+  if (model->multi) model->curl.multi_cleanup(model->multi);
   if (model->epoll >= 0) close(model->epoll);
+  if (model->global) model->curl.global_cleanup();
   free(model);
-  curl_global_cleanup();
   return NULL;
 }
 
-struct ctxp_model *ctxp_model_new(void) {
-  struct ctxp_model *model = calloc(1, sizeof(*model));
-  if (!model) return NULL;
-  model->timer_ms = UINT64_MAX;
+static bool set_up_multi(struct ctxp_model *model) {
   model->epoll = epoll_create1(EPOLL_CLOEXEC);
-  bool global = curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
-  model->multi = global ? curl_multi_init() : NULL;
-  bool good = model->epoll >= 0 && model->multi && curl_multi_setopt(model->multi, CURLMOPT_SOCKETFUNCTION, on_socket) == CURLM_OK &&
-      curl_multi_setopt(model->multi, CURLMOPT_SOCKETDATA, model) == CURLM_OK &&
-      curl_multi_setopt(model->multi, CURLMOPT_TIMERFUNCTION, on_timer) == CURLM_OK &&
-      curl_multi_setopt(model->multi, CURLMOPT_TIMERDATA, model) == CURLM_OK;
-  return good ? model : ctxp_model_free(model);
+  model->global = model->curl.global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
+  model->multi = model->global ? model->curl.multi_init() : NULL;
+  return model->epoll >= 0 && model->multi && model->curl.multi_setopt(model->multi, CURLMOPT_SOCKETFUNCTION, on_socket) == CURLM_OK &&
+      model->curl.multi_setopt(model->multi, CURLMOPT_SOCKETDATA, model) == CURLM_OK &&
+      model->curl.multi_setopt(model->multi, CURLMOPT_TIMERFUNCTION, on_timer) == CURLM_OK &&
+      model->curl.multi_setopt(model->multi, CURLMOPT_TIMERDATA, model) == CURLM_OK;
+}
+
+struct ctxp_model *ctxp_model_new(struct ctxp_error *err) {
+  struct ctxp_model *model = calloc(1, sizeof(*model));
+  if (!model) {
+    ctxp_error_set(err, -ENOMEM, "out of memory for the calls of models");
+    return NULL;
+  }
+  model->timer_ms = UINT64_MAX;
+  model->epoll = -1;
+  if (ctxp_curl_load(&model->curl, err) < 0) return ctxp_model_free(model);
+  if (set_up_multi(model)) return model;
+  ctxp_error_set(err, -ENOMEM, "out of memory or descriptors for the calls of models");
+  return ctxp_model_free(model);
 }

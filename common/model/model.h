@@ -12,8 +12,8 @@
 #define CTXP_MODEL_REPLY_MAX (1u << 20)
 
 struct ctxp_model;
-/* NULL: out of memory or descriptors. */
-struct ctxp_model *ctxp_model_new(void);
+/* NULL with a sentence: out of memory or descriptors, or no libcurl. */
+struct ctxp_model *ctxp_model_new(struct ctxp_error *err);
 struct ctxp_model *ctxp_model_free(struct ctxp_model *model); /* what is under way is dropped */
 
 /* Starts a call that ends at deadline_ms (ctxp_clock_ms) at the latest. What the call holds is copied. What cannot even be started

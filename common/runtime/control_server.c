@@ -1,6 +1,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <zmq.h>
+#include "bus/polling.h"
 #include "runtime/control_server.h"
 
 #define WAITERS 64
@@ -13,6 +14,7 @@ struct waiter {
 };
 struct ctxp_control_server {
   void *socket, *data;
+  bool used; /* since its item was made */
   ctxp_control_handler *handler;
   struct waiter waiters[WAITERS];
   unsigned waiting;
@@ -55,7 +57,11 @@ struct ctxp_control_server *ctxp_control_server_free(struct ctxp_control_server 
   return NULL;
 }
 
-void *ctxp_control_server_socket(struct ctxp_control_server *s) { return s->socket; }
+zmq_pollitem_t ctxp_control_server_item(struct ctxp_control_server *s) {
+  zmq_pollitem_t item = {.socket = s->socket, .events = ZMQ_POLLIN, .revents = s->used ? 0 : CTXP_POLL_UNUSED};
+  s->used = false;
+  return item;
+}
 
 static void send_reply(struct ctxp_control_server *s, zmq_msg_t *peer, zmq_msg_t *number, int code, const char *sentence) {
   ctxp_buf_reset(&s->reply);
@@ -68,6 +74,7 @@ static void send_reply(struct ctxp_control_server *s, zmq_msg_t *peer, zmq_msg_t
   else
     ctxp_pack_cstr(&s->reply, sentence);
   if (ctxp_buf_error(&s->reply) < 0) return; /* the caller's time-out says the rest */
+  s->used = true;
   if (zmq_msg_send(peer, s->socket, ZMQ_SNDMORE | ZMQ_DONTWAIT) < 0) return;
   zmq_msg_send(number, s->socket, ZMQ_SNDMORE | ZMQ_DONTWAIT);
   zmq_send(s->socket, s->reply.ptr, s->reply.len, ZMQ_DONTWAIT);

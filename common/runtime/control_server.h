@@ -1,5 +1,6 @@
 /* The node's side of control.h: a ROUTER in the node's loop. */
 #pragma once
+#include <zmq.h>
 #include "base/buf.h"
 #include "codec/msgpack.h"
 #include "ctxpipe/error.h"
@@ -12,7 +13,7 @@ typedef int ctxp_control_handler(void *data, struct ctxp_raw request, struct ctx
 int ctxp_control_server_new(void *zmq, const char *endpoint, ctxp_control_handler *handler, void *data,
     struct ctxp_control_server **ret_server, struct ctxp_error *err) __attribute__((warn_unused_result));
 struct ctxp_control_server *ctxp_control_server_free(struct ctxp_control_server *server);
-void *ctxp_control_server_socket(struct ctxp_control_server *server); /* to poll for input */
+zmq_pollitem_t ctxp_control_server_item(struct ctxp_control_server *server); /* to poll for input, with ctxp_poll */
 void ctxp_control_server_ready(struct ctxp_control_server *server);
 /* The least cause that a request waits for; UINT64_MAX: none does. */
 uint64_t ctxp_control_server_waits(const struct ctxp_control_server *server);

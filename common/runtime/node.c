@@ -250,9 +250,15 @@ struct polled {
   unsigned publisher, source, source_count, upstreams, count;
 };
 
-static void gather(struct ctxp_node *node, struct polled *p) {
+/* In a pipeline of some seconds, where nobody waits for an answer: while a commit waits for more, what comes in waits too, and is taken
+ * with one look instead of one for each message. Its sockets and the kernel hold it meanwhile, within their limits. */
+static bool rests(const struct ctxp_node *node, uint64_t now_ms) {
+  return node->config->fleeting && !node->source && now_ms < node->linger_until_ms;
+}
+
+static void gather(struct ctxp_node *node, struct polled *p, uint64_t now_ms) {
   p->items[0] = (zmq_pollitem_t){.fd = node->signals, .events = ZMQ_POLLIN};
-  p->items[1] = (zmq_pollitem_t){.socket = ctxp_control_server_socket(node->control), .events = ZMQ_POLLIN};
+  p->items[1] = ctxp_control_server_item(node->control);
   p->items[2] = (zmq_pollitem_t){.fd = node->life >= 0 ? node->life : node->signals, .events = ZMQ_POLLIN};
   int calls = ctxp_node_defer_fd(node);
   p->items[3] = (zmq_pollitem_t){.fd = calls >= 0 ? calls : node->signals, .events = ZMQ_POLLIN};
@@ -264,6 +270,7 @@ static void gather(struct ctxp_node *node, struct polled *p) {
   p->upstreams = p->count += p->source_count;
   for (unsigned i = 0; i < node->upstream_count && i < 64; i++, p->count += CTXP_SUB_ITEMS)
     ctxp_sub_items(node->upstreams[i].sub, p->items + p->count);
+  for (unsigned i = p->upstreams; i < p->count && rests(node, now_ms); i++) p->items[i].events = 0;
 }
 
 static int dispatch_source(struct ctxp_node *node, const struct polled *p, bool *ret_any) {
@@ -364,7 +371,7 @@ static int loop(struct ctxp_node *node) {
   while (r == 0 && node->phase != LEAVING) {
     uint64_t now = ctxp_clock_ms(), drain_next, calls_next = UINT64_MAX;
     bool source_ready = false;
-    gather(node, &p);
+    gather(node, &p, now);
     int wait = more || next <= now ? 0 : next - now > IDLE_MS ? IDLE_MS :
                                                                 (int)(next - now);
     if (ctxp_poll(&p.known, p.items, p.count, wait) < 0 && errno != EINTR)
@@ -430,6 +437,7 @@ int ctxp_node_run(const struct ctxp_node_options *options) {
   int r = open_node(node);
   if (r >= 0) {
     tell(options->ready_fd, "ready", "");
+    if (options->opened) options->opened();
     r = loop(node);
   }
   if (r < 0) {

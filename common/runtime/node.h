@@ -65,6 +65,7 @@ struct ctxp_node_options {
   const struct ctxp_source_ops *source; /* NULL: a stage behind upstreams */
   const char *topology_file, *name;
   const struct ctxp_config *config; /* the topology, where it is at hand already, borrowed; NULL: it is read from topology_file */
+  void (*opened)(void); /* called once it is open, before its work; NULL: nothing is to be done */
   int ready_fd, life_fd; /* -1: none. On ready_fd it says `ready`, and, if it ends with an error, then or instead `error: ` and why */
 };
 enum { /* exit codes of a daemon */

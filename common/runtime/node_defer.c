@@ -217,7 +217,7 @@ static int start_calls(struct ctxp_node *node, uint64_t now_ms) {
   unsigned count = 0;
   int r = put_begun(node, &count);
   if (r < 0 || count == 0) return r;
-  if (!defer->model && !(defer->model = ctxp_model_new())) return no_memory(node);
+  if (!defer->model && !(defer->model = ctxp_model_new(&node->error))) return -ENOMEM;
   r = ctxp_node_commit(node, now_ms);
   for (struct ctxp_deferred *d = defer->first; r == 0 && d && count; d = d->next) {
     if (d->state != CALL_WAITING || defer->under_way >= d->call.max_inflight) continue;

@@ -14,9 +14,10 @@
 int ctxp_importing_choose(const struct ctxp_args *args, struct ctxp_error *err) __attribute__((warn_unused_result));
 /* Is any operand there, before anything is started for them? Those that are not are the importer's to name. */
 int ctxp_importing_check(const struct ctxp_args *args, struct ctxp_error *err) __attribute__((warn_unused_result));
-/* The operands are the files and folders; agent: what the sessions are booked on, NULL: the product's name. -ENOENT with a sentence: there
- * is no transcript in them. 0 with no file read: those there are have faults, which are left to complain of. */
-int ctxp_importing(const struct ctxp_args *args, const char *agent, const char *endpoint, struct ctxp_import_result *ret_result,
+/* The operands are the files and folders; agent: what the sessions are booked on, NULL: the product's name; bare: see feeders/feeder.h.
+ * -ENOENT with a sentence: there is no transcript in them. 0 with no file read: those there are have faults, which are left to complain of.
+ */
+int ctxp_importing(const struct ctxp_args *args, const char *agent, const char *endpoint, bool bare, struct ctxp_import_result *ret_result,
     struct ctxp_error *err) __attribute__((warn_unused_result));
 /* Prints what could not be read, in whole or in part, or was refused, to standard error. true: there was nothing to complain of. */
 bool ctxp_importing_complain(const struct ctxp_import_result *result);

@@ -17,12 +17,15 @@
 #define ROUND_MS 1000
 #define HEAP_PIECE ((size_t)31 << 20) /* below the threshold from which malloc maps apart */
 #define HEAP_PIECES 2
+#define NODE_MAPS ((size_t)1 << 20) /* what a node opens of that size stands apart: LMDB has long lists that stay almost empty */
+#define HEAP_MAPS (32 << 20) /* the most that malloc allows */
 #define HUGE_PAGE ((uintptr_t)2 << 20)
 
 /* The heap's next stretch, asked for in huge pages: a page that is touched first costs more than what is then written into it. Nothing
  * is touched here, so what is not used costs nothing; where the kernel has no huge pages the heap is as it was. */
 static void spread_heap(void) {
   void *pieces[HEAP_PIECES];
+  mallopt(M_MMAP_THRESHOLD, HEAP_MAPS);
   for (unsigned i = 0; i < HEAP_PIECES; i++) {
     pieces[i] = malloc(HEAP_PIECE);
     uintptr_t from = ((uintptr_t)pieces[i] + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1), to = ((uintptr_t)pieces[i] + HEAP_PIECE) & ~(HUGE_PAGE - 1);
@@ -39,17 +42,18 @@ static int be_node(const struct ctxp_config *config, const char *topology, const
       .topology_file = topology,
       .config = config,
       .name = name,
+      .opened = spread_heap,
       .ready_fd = ready_fd,
       .life_fd = life_fd};
   prctl(PR_SET_NAME, ops->name);
-  spread_heap();
+  mallopt(M_MMAP_THRESHOLD, NODE_MAPS);
   return ctxp_daemon_run(&options, CTXP_LOG_WARN);
 }
 
 /* For this process and those that are forked from it: what was allocated is kept for what is to come, which is more of the same. */
 static void keep_memory(void) {
   mallopt(M_ARENA_MAX, 1);
-  mallopt(M_MMAP_THRESHOLD, 32 << 20);
+  mallopt(M_MMAP_THRESHOLD, HEAP_MAPS);
   mallopt(M_TRIM_THRESHOLD, 256 << 20);
   mallopt(M_TOP_PAD, 1 << 20);
 }

@@ -26,6 +26,8 @@ struct ctxp_import_options { /* borrowed for the call */
                       may not be whole yet; 0: none is */
   uint64_t since_ms; /* of a database: only the sessions that changed since then, UTC; 0: all */
   bool refused_were_told; /* what was refused when the files were read before */
+  bool bare; /* the texts of results are left out where rules take no more of them than their length, lines and hash: for a pipeline that
+                nobody will ask for a text (but for those of shells, which are digested) */
   volatile const int *stop; /* set by a signal handler: end early with -EINTR; may be NULL */
 };
 struct ctxp_import_result {

@@ -2,7 +2,9 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/str.h"
+#include "codec/tools.h"
 #include "feeders/format.h"
+#include "tokens/facts.h"
 
 #define DETECT_LINES 200
 #define TEXT_MAX ((size_t)8 << 20) /* of one event: well below the collector's limit of an event */
@@ -139,7 +141,15 @@ static void cut_text(struct ctxp_event *event) {
   result->text.len = len;
 }
 
+/* Of what a shell said its text is digested; of the others there is no more to take than the facts (tokens/facts.h). */
+static void leave_out(struct ctxp_event *event, char hex[CTXP_HASH_HEX]) {
+  struct ctxp_tool_result *result = &event->tool_result;
+  if (event->kind != CTXP_KIND_tool_result || ctxp_tool_class(result->tool, result->skillLoad) == CTXP_TOOL_SHELL) return;
+  ctxp_text_leave_out(result, hex);
+}
+
 int ctxp_feed_send(struct ctxp_feed *feed, struct ctxp_event *event, struct ctxp_error *err) {
+  char hex[CTXP_HASH_HEX];
   uint64_t seq = feed->seq++;
   feed->told++;
   if (seq <= feed->position) return 0;
@@ -148,6 +158,7 @@ int ctxp_feed_send(struct ctxp_feed *feed, struct ctxp_event *event, struct ctxp
   event->session = feed->session;
   event->thread = feed->thread;
   cut_text(event);
+  if (feed->bare) leave_out(event, hex);
   int r = feed->send(feed->data, event, ctxp_place_number(seq, feed->check), err);
   if (r == 0) feed->events++;
   return r;

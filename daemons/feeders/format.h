@@ -22,6 +22,7 @@ struct ctxp_feed {
   uint64_t events; /* that were sent */
   uint64_t told; /* that the file gives, whether or not they were sent before */
   bool live; /* the sessions of the file go on */
+  bool bare; /* texts of results that only their facts are taken of are left out */
   struct ctxp_str agent, session, thread; /* of the next event */
   uint64_t ts_ms;
 };

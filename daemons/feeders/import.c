@@ -138,7 +138,7 @@ static int open_version(struct run *run, struct ctxp_transcript *t, struct ctxp_
 }
 
 static int send_file(struct run *run, struct ctxp_transcript *t, struct ctxp_error *err) {
-  struct ctxp_feed feed = {.send = send_event, .data = run, .places = &t->places, .live = t->live};
+  struct ctxp_feed feed = {.send = send_event, .data = run, .places = &t->places, .live = t->live, .bare = run->options->bare};
   feed.agent = ctxp_str(run->options->agent ? run->options->agent : t->format->name);
   int r = open_version(run, t, &feed, err);
   if (r > 0) {

@@ -59,7 +59,7 @@ static int fill(struct ctxp_lines *lines, uint64_t offset, size_t limit) {
     lines->base = end = offset;
     lines->len = 0;
   }
-  size_t wanted = lines->size - lines->base < lines->buffer_bytes ? (size_t)(lines->size - lines->base) + 1 : lines->buffer_bytes;
+  size_t wanted = lines->buffer_bytes; /* also for a short file: what is not read into is no memory, and the next one may be longer */
   if (lines->len == lines->cap || wanted > lines->cap) {
     size_t drop = (size_t)(offset - lines->base), cap = wanted > lines->cap ? wanted : lines->cap;
     if (lines->len == cap && drop >= cap / 2) {

@@ -7,6 +7,7 @@
 #include "mechanisms/amnesia.h"
 #include "mechanisms/paths.h"
 #include "tokens/estimate.h"
+#include "tokens/facts.h"
 
 static struct ctxp_str call_of(const struct ctxp_result *r) { return (struct ctxp_str){r->call, r->call_len}; }
 
@@ -73,13 +74,13 @@ static int read_again(struct ctxp_stage *stage, struct ctxp_amnesia *window, con
 }
 
 /* which lines of the file a read shows; arguments that are not known make it `odd` */
-static void describe_read(struct ctxp_result *result, const struct ctxp_tool_result *ev) {
+static void describe_read(struct ctxp_result *result, const struct ctxp_tool_result *ev, uint64_t lines) {
   struct ctxp_cursor it = ctxp_cursor(ev->input);
   struct ctxp_str key;
   struct ctxp_raw value;
   uint32_t left;
   result->read = true;
-  result->lines = ctxp_str_lines(ev->text);
+  result->lines = lines;
   result->start = ctxp_map_u64(ev->input, "offset", 1);
   result->whole = true;
   if (ctxp_map_open(&it, &left) < 0) return;
@@ -90,8 +91,8 @@ static void describe_read(struct ctxp_result *result, const struct ctxp_tool_res
   }
 }
 
-static int describe(const struct ctxp_amnesia *window, const struct ctxp_event *ev, enum ctxp_tool_class class, struct ctxp_buf *texts,
-    struct ctxp_result *ret) {
+static int describe(const struct ctxp_amnesia *window, const struct ctxp_event *ev, const struct ctxp_text_facts *facts,
+    struct ctxp_buf *texts, struct ctxp_result *ret) {
   const struct ctxp_tool_result *result = &ev->tool_result;
   struct ctxp_str path = ctxp_map_str(result->input, "path");
   size_t call, tool;
@@ -111,11 +112,11 @@ static int describe(const struct ctxp_amnesia *window, const struct ctxp_event *
       .tool = at + call,
       .path = at + tool,
       .path_len = path_len,
-      .text = ctxp_hash128(result->text.ptr, result->text.len),
+      .text = facts->hash,
       .input = ctxp_hash64(result->input.ptr, result->input.len, 0),
-      .tokens = ctxp_estimate_text(result->text),
+      .tokens = ctxp_chars4(facts->units),
       .asked = result->ask};
-  if (class == CTXP_TOOL_READ) describe_read(ret, result);
+  if (ctxp_tool_class(result->tool, result->skillLoad) == CTXP_TOOL_READ) describe_read(ret, result, facts->lines);
   return 0;
 }
 
@@ -172,11 +173,13 @@ int ctxp_amnesia_judge(struct ctxp_stage *stage, struct ctxp_amnesia *window, co
   bool write = class == CTXP_TOOL_WRITE;
   ctxp_auto_buf texts = {0};
   struct ctxp_result new;
-  if (result->isError || (!write && ctxp_str_blank(result->text))) return 0;
+  if (result->isError) return 0;
+  struct ctxp_text_facts facts = ctxp_text_facts(result);
+  if (!write && facts.blank) return 0;
   if (write && ctxp_raw_type(ctxp_map_get(result->input, "content")) != CTXP_PACK_STR) return 0;
   bool by_model = ctxp_engine_asks(&options->engine, result->ask);
   struct ctxp_model_reply reply;
-  int r = describe(window, ev, class, &texts, &new);
+  int r = describe(window, ev, &facts, &texts, &new);
   if (r < 0) return r;
   if ((r = ctxp_engine_reply(stage, &options->engine, "amnesia", &reply)) <= 0)
     return r < 0 ? r : judge_by_model(stage, window, &new, &reply);

@@ -91,7 +91,7 @@ void scratch_text(struct scratch *s, const char *name, const char *text) { scrat
 
 int scratch_import(struct scratch *s, const char *name) {
   const char *path = scratch_path(s, name);
-  const struct ctxp_import_options options = {.paths = &path, .path_count = 1};
+  const struct ctxp_import_options options = {.paths = &path, .path_count = 1, .bare = s->bare};
   ctxp_import_result_deinit(&s->result);
   ctxp_buf_reset(&s->log);
   s->err.text[0] = 0;

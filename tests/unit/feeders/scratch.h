@@ -8,6 +8,7 @@ struct scratch {
   struct ctxp_import_sink sink;
   struct ctxp_import_result result;
   struct ctxp_error err;
+  bool bare; /* texts are left out */
   struct ctxp_buf log; /* the events as JSON lines, one a line, each behind its number and a blank */
 };
 int scratch_open(void **state);

@@ -48,6 +48,31 @@ static void a_file_that_is_imported_again_sends_nothing(void **state) {
   assert_int_equal(s->result.events, 0);
 }
 
+/* 600 bytes: `c` and its followers */
+static const char *long_text(char c) {
+  static char text[2][601];
+  char *room = text[c == 'a'];
+  for (size_t i = 0; i < 600; i++) room[i] = (char)(c + i % 7);
+  return room;
+}
+
+static void texts_that_nobody_digests_are_left_out_on_demand(void **state) {
+  struct scratch *s = *state;
+  ctxp_auto_buf file = {0};
+  ctxp_buf_str(&file, USER("u1", "null", "look") REPLY("a1", "u1", "m1", CALL("t1", "Bash", "{\"command\":\"ls\"}"), "10", "4"));
+  ctxp_buf_str(&file, REPLY("a2", "a1", "m1", CALL("t2", "Read", "{\"file_path\":\"/x/y.c\"}"), "10", "30"));
+  ctxp_buf_printf(&file, RESULT("u2", "a1", "t1", "%s"), long_text('a'));
+  ctxp_buf_printf(&file, RESULT("u3", "a2", "t2", "%s"), long_text('k'));
+  scratch_text(s, "s1.jsonl", ctxp_buf_cstr(&file));
+  s->bare = true;
+  assert_int_equal(scratch_import(s, "s1.jsonl"), 0);
+  assert_non_null(scratch_find(s, 0, "\"tool_result\"", "\"t1\"", long_text('a'), NULL));
+  assert_int_equal(scratch_count(s, long_text('k')), 0);
+  const char *bare = scratch_find(s, 0, "\"tool_result\"", "\"t2\"", "\"text\":\"\"", "\"textUnits\":600", "\"textLines\":1", NULL);
+  assert_non_null(bare);
+  assert_non_null(strstr(bare, "\"textHash\":\""));
+}
+
 static struct ref_sum whole(struct scratch *s) {
   scratch_text(s, "s1.jsonl", session);
   assert_int_equal(scratch_import(s, "s1.jsonl"), 0);
@@ -427,6 +452,7 @@ static void lines_are_read_through_a_small_buffer(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       SCRATCH_TEST(a_file_that_is_imported_again_sends_nothing),
+      SCRATCH_TEST(texts_that_nobody_digests_are_left_out_on_demand),
       SCRATCH_TEST(a_file_that_has_grown_goes_on_where_it_ended),
       SCRATCH_TEST(an_import_that_died_anywhere_is_finished_by_the_next),
       SCRATCH_TEST(a_file_that_was_rewritten_in_place_is_read_anew),

@@ -12,6 +12,7 @@
 #include "mechanisms/amnesia.h"
 #include "mechanisms/paths.h"
 #include "support/stage_test.h"
+#include "tokens/facts.h"
 
 extern const struct ctxp_stage_ops ctxp_stage_amnesia_tagger;
 
@@ -133,6 +134,30 @@ static void the_same_text_once_more_supersedes_the_older(void **state) {
   result("grep", "g1", "{\"pattern\":\"x\"}", body('x'));
   result("find", "f1", "{\"pattern\":\"y\"}", body('x'));
   assert_emitted(TAG("g1", "grep", "RETAIN", "270") "\n" TAG("f1", "find", "RETAIN", "270") "\n" TAG("g1", "grep", "DROP", "270"));
+}
+
+/* the result of body(c), whose text was left out */
+static void bare_result(const char *tool, const char *id, const char *input, char c) {
+  char room[1080], hex[CTXP_HASH_HEX];
+  for (size_t i = 0; i < sizeof(room); i++) room[i] = c;
+  for (size_t i = 107; i < sizeof(room); i += 108) room[i] = '\n';
+  struct ctxp_tool_result bare = {.text = {room, sizeof(room)}};
+  ctxp_text_leave_out(&bare, hex);
+  push("{\"kind\":\"tool_result\",\"toolCallId\":\"%s\",\"tool\":\"%s\",\"input\":%s,\"isError\":false,\"text\":\"\",\"ask\":true,"
+       "\"textHash\":\"%s\",\"textUnits\":%llu,\"textLines\":%llu}",
+      id, tool, input, hex, (unsigned long long)bare.textUnits, (unsigned long long)bare.textLines);
+}
+
+static void a_text_that_was_left_out_is_judged_by_what_is_said_of_it(void **state) {
+  (void)state;
+  result("read", "r1", "{\"path\":\"a\",\"offset\":3,\"limit\":10}", body('x'));
+  bare_result("grep", "g1", "{\"pattern\":\"x\"}", 'x'); /* the same text */
+  assert_emitted(TAG("r1", "read", "RETAIN", "270") "\n" TAG("g1", "grep", "RETAIN", "270") "\n" TAG("r1", "read", "DROP", "270"));
+  bare_result("read", "r2", "{\"path\":\"b\",\"offset\":3,\"limit\":10}", 'y');
+  result("read", "r3", "{\"path\":\"b\",\"offset\":3,\"limit\":10}", body('z')); /* the same lines: 3 to 12 */
+  assert_emitted(TAG("r2", "read", "RETAIN", "270") "\n" TAG("r3", "read", "RETAIN", "270") "\n" TAG("r2", "read", "DROP", "270"));
+  bare_result("read", "r4", "{\"path\":\"b\",\"offset\":2,\"limit\":10}", 'w'); /* 2 to 11 */
+  assert_emitted(TAG("r4", "read", "RETAIN", "270"));
 }
 
 static void a_whole_file_written_supersedes_its_reads_an_edit_does_not(void **state) {
@@ -514,6 +539,7 @@ int main(void) {
       T(a_later_read_of_the_file_supersedes_whatever_it_is_called),
       T(a_part_supersedes_only_what_it_covers),
       T(the_same_text_once_more_supersedes_the_older),
+      T(a_text_that_was_left_out_is_judged_by_what_is_said_of_it),
       T(a_whole_file_written_supersedes_its_reads_an_edit_does_not),
       T(a_second_result_of_a_call_takes_its_id_over),
       T(seen_waits_for_one_request_and_a_cold_cache),
