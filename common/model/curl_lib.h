@@ -7,9 +7,21 @@
 #define CTXP_CURL_FUNCTIONS(F) \
   F(global_init) \
   F(global_cleanup) \
-  F(easy_init) F(easy_cleanup) F(easy_setopt) F(easy_getinfo) F(easy_strerror) F(multi_init) \
-      F(multi_cleanup) F(multi_add_handle) F(multi_remove_handle) F(multi_setopt) F(multi_strerror) F(multi_info_read) \
-          F(multi_socket_action) F(slist_append) F(slist_free_all)
+  F(easy_init) \
+  F(easy_cleanup) \
+  F(easy_setopt) \
+  F(easy_getinfo) \
+  F(easy_strerror) \
+  F(multi_init) \
+  F(multi_cleanup) \
+  F(multi_add_handle) \
+  F(multi_remove_handle) \
+  F(multi_setopt) \
+  F(multi_strerror) \
+  F(multi_info_read) \
+  F(multi_socket_action) \
+  F(slist_append) \
+  F(slist_free_all)
 
 #define CTXP_CURL_MEMBER(name) __typeof__(&curl_##name) name;
 struct ctxp_curl {

@@ -308,7 +308,7 @@ void ctxp_keys_revert(struct ctxp_keys *keys) {
 }
 
 void ctxp_key_note_refusal(struct ctxp_key *key, struct ctxp_str words) {
-  if (key->refusal[0]) return;
+  if (key->refusal[0] || !words.len) return;
   size_t len = words.len < sizeof(key->refusal) - 1 ? words.len : sizeof(key->refusal) - 1;
   while (len && !ctxp_utf8_valid((struct ctxp_str){words.ptr, len})) len--;
   memcpy(key->refusal, words.ptr, len);
