@@ -11,7 +11,8 @@
       {"share", CTXP_COLUMN_NUMBER}, { \
     "", CTXP_COLUMN_BAR \
   }
-static const struct ctxp_column of_groups[] = {{"", CTXP_COLUMN_TEXT}, {"sub-agents", CTXP_COLUMN_NUMBER}, FIGURES},
+static const struct ctxp_column of_groups[] = {{"", CTXP_COLUMN_TEXT}, FIGURES},
+                                with_subagents[] = {{"", CTXP_COLUMN_TEXT}, {"sub-agents", CTXP_COLUMN_NUMBER}, FIGURES},
                                 of_sessions[] = {{"", CTXP_COLUMN_TEXT}, {"agent", CTXP_COLUMN_TEXT}, FIGURES};
 #define COLUMNS 8
 
@@ -46,13 +47,19 @@ static void put_others(struct ctxp_table *table, unsigned count) {
   ctxp_auto_buf name = {0};
   ctxp_buf_printf(&name, "(%u other%s)", count, count == 1 ? "" : "s");
   ctxp_table_text(table, ctxp_buf_view(&name));
-  ctxp_table_text(table, CTXP_STR(""));
+}
+
+static uint64_t of_subagents(const struct ctxp_bill_row *row) { return ctxp_map_u64(ctxp_map_get(row->map, "ofSubagents"), "billed", 0); }
+
+static bool any_subagents(const struct ctxp_bill_row *rows, unsigned count) {
+  for (unsigned i = 0; i < count; i++)
+    if (of_subagents(&rows[i])) return true;
+  return false;
 }
 
 /* how much of a row's input sub-agents had: it is in the row */
 static void put_subagents(struct ctxp_table *table, const struct ctxp_bill_row *row) {
-  struct ctxp_raw part = ctxp_map_get(row->map, "ofSubagents");
-  uint64_t billed = ctxp_map_u64(part, "billed", 0);
+  uint64_t billed = of_subagents(row);
   ctxp_auto_buf text = {0};
   if (billed && row->billed) ctxp_buf_printf(&text, "%llu%%", (unsigned long long)((billed * 100 + row->billed / 2) / row->billed));
   ctxp_table_text(table, ctxp_buf_view(&text));
@@ -63,7 +70,6 @@ int ctxp_bill_groups(struct ctxp_raw reply, enum ctxp_grain grain, const struct 
   ctxp_auto_buf heading = {0};
   unsigned count = 0;
   struct ctxp_bill_row *rows;
-  struct ctxp_table table = {.columns = of_groups, .column_count = COLUMNS};
   int r = ctxp_bill_rows_read(reply, grain, options->sort, &rows, &count);
   if (r < 0) return r;
   ctxp_buf_printf(&heading, "The bill by %s", ctxp_grain_names[grain]);
@@ -75,13 +81,14 @@ int ctxp_bill_groups(struct ctxp_raw reply, enum ctxp_grain grain, const struct 
   ctxp_bill_put_heading(out, style, ctxp_buf_cstr(&heading), options, count);
   count = ctxp_bill_rows_fold(rows, count, options->top);
   struct shown shown = measure(rows, count, options->sort);
+  bool parts = any_subagents(rows, count);
+  struct ctxp_table table = {.columns = parts ? with_subagents : of_groups, .column_count = parts ? COLUMNS : COLUMNS - 1};
   for (unsigned i = 0; i < count; i++) {
-    if (rows[i].map.len) {
+    if (rows[i].map.len)
       ctxp_table_text(&table, ctxp_bill_row_name(&rows[i], grain));
-      put_subagents(&table, &rows[i]);
-    } else {
+    else
       put_others(&table, rows[i].place);
-    }
+    if (parts) put_subagents(&table, &rows[i]);
     put_figures(&table, &rows[i], &shown);
   }
   r = ctxp_table_print(&table, style, out);
@@ -212,6 +219,7 @@ static int print_tree(const struct tree *t, struct ctxp_bill_row *sums, const un
   for (unsigned i = count; i < all; i++) add(&others, &sums[order[i]]);
   if (others.place) {
     put_others(&table, others.place);
+    ctxp_table_text(&table, CTXP_STR(""));
     put_figures(&table, &others, &shown);
   }
   int r = ctxp_table_print(&table, style, out);

@@ -32,7 +32,7 @@ static int run(const struct ctxp_args *args) {
   }
   if (there && args->operand_count == 1)
     say("%s/collector.secret is there already; name clients to make keys for: ctxpipe keys %s NAME\n", dir, dir);
-  if (there && args->operand_count > 1) puts("a running collector lets them in after its next start");
+  if (there && args->operand_count > 1) puts("a running collector lets them in from now on");
   return 0;
 }
 

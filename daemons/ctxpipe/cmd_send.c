@@ -106,9 +106,10 @@ static int send_event(struct sender *s, const struct ctxp_event *event, struct c
 }
 
 static int other_input(const struct sender *s, uint64_t position, struct ctxp_error *err) {
+  uint64_t before = position >> CHECK_BITS;
   return ctxp_error_set(err, -EEXIST,
-      "key '%s' has sent %llu events before, and this input does not begin with them; nothing of it was sent: name another --key", s->key,
-      (unsigned long long)(position >> CHECK_BITS));
+      "key '%s' has sent %llu events before, and this input %s; nothing of it was sent: name another --key", s->key,
+      (unsigned long long)before, s->seq < before ? "is shorter" : "does not begin with them");
 }
 
 static int send_line(struct sender *s, struct ctxp_str line, uint64_t position, struct ctxp_error *err) {
@@ -248,7 +249,7 @@ static int run(const struct ctxp_args *args) {
   r = talk_to_pipeline(args, &s, &err);
   if (s.client) ctxp_client_counts(s.client, &counts);
   ctxp_client_free(s.client);
-  if (s.line) print_counts(&s, &counts);
+  if (s.line && r != -EEXIST) print_counts(&s, &counts);
   free(s.parts);
   return r < 0 ? ctxp_command_fail(&err) : s.bad || s.refused || s.missed || ctxp_stop ? 1 :
                                                                                          0;
