@@ -51,6 +51,9 @@ static int read_flag(const struct ctxp_command *command, int argc, char **argv, 
       return ctxp_error_set(err, -EINVAL, "%s: '%s' needs a value: --%s %s", command->name, word, flag->name, flag->value);
     value = argv[++*at];
   }
+  if (flag->value && !*value)
+    return ctxp_error_set(err, -EINVAL, "%s: the value of '--%s' is empty: --%s %s", command->name, flag->name, flag->name,
+        flag->value);
   if (args->values[index]) return ctxp_error_set(err, -EINVAL, "%s: '--%s' is given twice; once is enough", command->name, flag->name);
   args->values[index] = flag->value ? value : "";
   return 0;

@@ -38,5 +38,6 @@ const struct ctxp_command ctxp_cmd_spend = {
     .details =
         "Every request's reported input tokens are split over the messages in it, and summed by band, view, tool or message. 'own' "
         "counts a message\n"
-        "once: what it cost to bring in. 'billed' counts it in every request that carried it: what it cost to keep.\n" CTXP_SPEND_READ,
+        "once: what it cost to bring in. 'billed' counts it in every request that carried it: what it cost to keep.\n"
+        "Of a narrowed bill 'own' is that of the messages in its requests, whenever they came in: 'billed' may be less.\n" CTXP_SPEND_READ,
 };

@@ -235,7 +235,8 @@ static int choose(struct explain *x, struct ctxp_str asked, struct ctxp_error *e
     x->lens.parts = 1u << p;
   }
   for (unsigned k = 0; k < KINDS; k++) {
-    if (!x->found[k] || (asked.len && !ctxp_str_is(asked, kind_names[k]))) continue;
+    bool wanted = !asked.len || ctxp_str_is(asked, kind_names[k]) || (k == PART && ctxp_str_is(asked, kind_names[MESSAGE]));
+    if (!x->found[k] || !wanted) continue; /* parts stand among the messages of a bill */
     x->kind = (enum kind)k;
     if (k != PART) x->lens.parts = 0;
     return 0;

@@ -279,13 +279,12 @@ static int event(struct ctxp_stage *stage, const struct ctxp_event *ev) {
 static int open_fold(struct ctxp_stage *stage, struct ctxp_error *err) {
   uint64_t count;
   int r = ctxp_fold_session_count(stage, &count);
-  const char *why = r == -EPROTO ? "it was written by another version" : r == -EBADMSG ? "a record is damaged" :
-                                                                                         strerror(-r);
-  return r < 0 ?
-      ctxp_error_set(err, r,
-          "node '%s': its state cannot be used: %s; without the node's state directory it is derived anew from what the streams hold",
-          ctxp_stage_node(stage), why) :
-      0;
+  const char *why = r == -EPROTO ? "it was written by another version of ctxpipe, which can still use it" :
+      r == -EBADMSG              ? "a record is damaged; restore it from a backup" :
+                                   strerror(-r);
+  return r < 0 ? ctxp_error_set(err, r, "node '%s': its state cannot be used: %s, or move the whole state_dir away to start afresh",
+                     ctxp_stage_node(stage), why) :
+                 0;
 }
 
 static void close_fold(struct ctxp_stage *stage) { ctxp_fold_close(ctxp_stage_state(stage)); }

@@ -208,7 +208,7 @@ static void pack_row(struct ctxp_buf *out, const struct ctxp_fold_rows *rows, un
   pair_u64(out, "first", r->first);
   pair_u64(out, "last", r->last);
   ctxp_pack_cstr(out, "error");
-  rows->ledger ? ctxp_pack_u64(out, ctxp_fold_row_error(r)) : ctxp_pack_nil(out);
+  rows->ledger ? ctxp_pack_u64(out, ctxp_fold_row_error(r->error, r->bars)) : ctxp_pack_nil(out);
 }
 
 static void pack_parts(struct ctxp_buf *out, const struct ctxp_fold_rows *rows) {
@@ -227,7 +227,7 @@ static void pack_parts(struct ctxp_buf *out, const struct ctxp_fold_rows *rows) 
     ctxp_pack_cstr(out, "costTieredNano");
     r->priced ? ctxp_pack_u64(out, r->tiered_nano) : ctxp_pack_nil(out);
     pair_u64(out, "turns", r->turns);
-    pair_u64(out, "error", (uint64_t)r->error);
+    pair_u64(out, "error", ctxp_fold_row_error(r->error, r->bars));
     n++;
   }
   ctxp_pack_close(out, mark, n);

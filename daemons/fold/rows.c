@@ -265,6 +265,7 @@ static void add_parts(struct ctxp_fold_rows *rows, const struct ctxp_fold_spend 
     ctxp_u128 error = part_error(z, p, &parts[p]);
     ctxp_fold_sum_add(&at->sum, &parts[p].sum);
     at->error += error;
+    at->bars += error > 0;
     at->own += parts[p].own;
     at->turns += parts[p].turns;
     at->messages += parts[p].messages;
@@ -292,10 +293,10 @@ static void widen_bands(struct ctxp_fold_rows *rows, const struct ctxp_fold_band
     if (t->at[i].band < CTXP_BAND_COUNT) widen(&t->at[i], &bands[t->at[i].band]);
 }
 
-uint64_t ctxp_fold_row_error(const struct ctxp_fold_row *row) {
+uint64_t ctxp_fold_row_error(ctxp_u128 error, uint64_t bars) {
   uint64_t root = 0;
-  while ((root + 1) * (root + 1) <= row->bars) root++;
-  return root ? (uint64_t)(row->error / root) : 0;
+  while ((root + 1) * (root + 1) <= bars) root++;
+  return root ? (uint64_t)(error / root) : 0;
 }
 
 /* what no message answers for: a row of the bands and of the messages */
@@ -405,6 +406,7 @@ static int add_rows(struct ctxp_fold_rows *rows, struct ctxp_fold_rows *one) {
     struct ctxp_fold_part_row *sum = &rows->parts[p];
     const struct ctxp_fold_part_row *part = &one->parts[p];
     sum->error += part->error;
+    sum->bars += part->bars;
     sum->own += part->own;
     sum->turns += part->turns;
     sum->messages += part->messages;

@@ -59,6 +59,7 @@ struct ctxp_fold_rows {
   struct ctxp_fold_part_row {
     struct ctxp_fold_sum sum;
     ctxp_u128 error;
+    uint64_t bars; /* windows whose error is not 0 */
     uint64_t own, turns, messages, billed, cost_nano, tiered_nano; /* the last three when the window's are made whole */
     bool priced, unpriced;
   } parts[CTXP_FOLD_PARTS]; /* of bands, which have them too */
@@ -74,7 +75,7 @@ struct ctxp_fold_span {
 
 extern const char *const ctxp_fold_part_names[CTXP_FOLD_PARTS];
 /* Tokens that a row's bill may be off: of independent errors the sum grows with the root of their number. */
-uint64_t ctxp_fold_row_error(const struct ctxp_fold_row *row);
+uint64_t ctxp_fold_row_error(ctxp_u128 error, uint64_t bars);
 /* The tool that a message is the result of; empty: none. */
 struct ctxp_str ctxp_fold_tool_of(const struct ctxp_fold_window *w, const struct ctxp_fold_message *m);
 /* The view that a message is in that band, its key, label, kind and band; false: the band has none. path: room for the key. */

@@ -82,7 +82,10 @@ class Chaos:
         return feeder
 
     def pids(self):
-        state = json.loads((self.place.root / 'run' / 'ctxpipe' / 'supervisor.json').read_text())
+        try:
+            state = json.loads((self.place.root / 'run' / 'ctxpipe' / 'supervisor.json').read_text())
+        except FileNotFoundError:
+            return {}  # it has ended
         return {row['node']: row['pid'] for row in state['nodes'] if row['pid']}
 
     def send(self, nodes, number):

@@ -311,6 +311,12 @@ def a_row_is_the_sum_of_the_requests_that_explain_it(place):
     whole = narrowed(place, '--by', 'message')
     rows = [('view', row['label'], row) for row in whole['views'] if row['kind'] != 'unattributed'][:3]
     rows += [('tool', row['tool'], row) for row in whole['tools']][:2] + [('message', row['label'], row) for row in whole['messages'] if row['session']][:2]
+    parts = {part['part']: part for part in whole['parts']}
+    for row in whole['messages']:
+        if row['label'] in parts and not row['session']:  # a part is a row of the messages too, with the same figures
+            rows.append(('message', row['label'], row))
+            same([parts[row['label']][key] for key in ('billed', 'own', 'error')], [row[key] for key in ('billed', 'own', 'error')], row['label'])
+    check(len(rows) > 7, 'no part stands among the messages')
     for kind, name, row in rows:
         told = narrowed(place, '--explain', f'{kind}:{name}')
         requests = [request for window in told['windows'] for request in window['requests']]

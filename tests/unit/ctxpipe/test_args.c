@@ -62,6 +62,7 @@ static void wrong_words_get_one_sentence_that_names_the_next_step(void **state) 
       {"a --frobnicate", "report: unknown option '--frobnicate'; 'ctxpipe report --help' lists them"},
       {"a --json=1", "report: '--json' takes no value"},
       {"a --top", "report: '--top' needs a value: --top N"},
+      {"a --top=", "report: the value of '--top' is empty: --top N"},
       {"a --json --json", "report: '--json' is given twice; once is enough"},
       {"--json", "report: needs FILE|DIR...; for example: ctxpipe report x"},
       {"a b c", "report: 'c' is one word too many; 'ctxpipe report --help' shows what it takes"},
