@@ -136,7 +136,10 @@ static int sum_sessions(struct tree *t, struct ctxp_bill_row *sums, unsigned *re
   qsort_r(order, t->count, sizeof(*order), compare_names, (void *)t->threads);
   for (unsigned i = 0; i < t->count; i++) {
     const struct ctxp_bill_row *one = &t->threads[order[i]];
-    if (n == 0 || !same_session(&sums[n - 1], one)) sums[n++] = (struct ctxp_bill_row){.map = one->map, .place = n};
+    if (n == 0 || !same_session(&sums[n - 1], one)) {
+      sums[n] = (struct ctxp_bill_row){.map = one->map, .place = n};
+      n++;
+    }
     add(&sums[n - 1], one);
     t->session[order[i]] = n - 1;
   }

@@ -11,7 +11,7 @@ static int import(const struct ctxp_args *args, struct ctxp_import_result *resul
   int r = ctxp_pipeline_find(args, &pipeline, err);
   if (r < 0) return r;
   const struct ctxp_node_config *collector = ctxp_pipeline_node(pipeline.config, CTXP_ROLE_COLLECTOR_NODE);
-  r = collector ? ctxp_importing(args, ctxp_args_get(args, "agent"), collector->ingest[0], false, result, err) :
+  r = collector ? ctxp_importing(args, ctxp_args_get(args, "agent"), collector->ingest[0], NULL, result, err) :
                   ctxp_error_set(err, -ENOENT, "the topology has no collector; add a node with 'daemon: collector'");
   ctxp_pipeline_deinit(&pipeline);
   return r;

@@ -18,7 +18,7 @@ static int work(const struct ctxp_args *args, const struct ctxp_spend_choice *ch
   struct ctxp_private private;
   int r = ctxp_private_open(ctxp_args_get(args, "prices"), ctxp_args_get(args, "sizes"), &private, err);
   if (r < 0) return r;
-  r = ctxp_importing(args, NULL, ctxp_pipeline_node(private.config, CTXP_ROLE_COLLECTOR_NODE)->ingest[0], true, result, err);
+  r = ctxp_importing(args, NULL, ctxp_pipeline_node(private.config, CTXP_ROLE_COLLECTOR_NODE)->ingest[0], &private, result, err);
   if (r == 0 && result->files) r = ctxp_private_settle(&private, err);
   if (r == 0 && result->files) r = ask_fold(&private, choice, reply, err);
   struct ctxp_error closing;

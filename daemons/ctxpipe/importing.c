@@ -18,8 +18,10 @@ int ctxp_importing_check(const struct ctxp_args *args, struct ctxp_error *err) {
   return ctxp_error_set(err, -errno, "could not read '%s': %s", args->operands[0], strerror(errno));
 }
 
-int ctxp_importing(const struct ctxp_args *args, const char *agent, const char *endpoint, bool bare, struct ctxp_import_result *ret_result,
-    struct ctxp_error *err) {
+static int private_alive(const void *data, struct ctxp_error *err) { return ctxp_private_check(data, err); }
+
+int ctxp_importing(const struct ctxp_args *args, const char *agent, const char *endpoint, const struct ctxp_private *private,
+    struct ctxp_import_result *ret_result, struct ctxp_error *err) {
   struct ctxp_progress progress;
   ctxp_progress_begin(&progress);
   struct ctxp_import_options options = {.endpoint = endpoint,
@@ -27,7 +29,9 @@ int ctxp_importing(const struct ctxp_args *args, const char *agent, const char *
       .path_count = args->operand_count,
       .agent = agent,
       .format = ctxp_args_get(args, "format"),
-      .bare = bare,
+      .bare = private != NULL,
+      .alive = private ? private_alive : NULL,
+      .alive_data = private,
       .progress = ctxp_progress_show,
       .data = &progress,
       .stop = &ctxp_stop};

@@ -44,7 +44,12 @@ static int tell_earlier(struct uplink *up, uint64_t key, struct ctxp_error *err)
   return 0;
 }
 
-static bool stopped(const struct uplink *up) { return up->options->stop && *up->options->stop; }
+/* Is there reason to go on waiting for the collector? < 0: none. */
+static int patience(const struct uplink *up, struct ctxp_error *err) {
+  const struct ctxp_import_options *o = up->options;
+  if (o->stop && *o->stop) return ctxp_error_set(err, -EINTR, "the import was stopped");
+  return o->alive ? o->alive(o->alive_data, err) : 0;
+}
 
 static int silent(struct uplink *up, struct ctxp_error *err) {
   return ctxp_error_set(err, -ETIMEDOUT, "the collector at %s did not take anything for %d s", up->options->endpoint, SILENCE_MS / 1000);
@@ -58,7 +63,7 @@ static int flush(struct uplink *up, struct ctxp_client *client, struct ctxp_erro
   for (int waited = 0; waited < SILENCE_MS; waited += WAIT_MS) {
     int r = ctxp_client_flush(client, WAIT_MS, err);
     if (r <= 0) return r;
-    if (stopped(up)) return ctxp_error_set(err, -EINTR, "the import was stopped");
+    if ((r = patience(up, err)) < 0) return r;
     ctxp_client_counts(client, &counts);
     if (counts.position != before) waited = 0;
     before = counts.position;
@@ -138,7 +143,7 @@ static int open_key(void *data, const char *key, const char *product, const char
   for (int waited = 0; waited < SILENCE_MS; waited += WAIT_MS) {
     r = ctxp_client_hello(up->clients[up->at], WAIT_MS, ret_position, err);
     if (r <= 0) return r < 0 ? r : tell_earlier(up, hash, err);
-    if (stopped(up)) return ctxp_error_set(err, -EINTR, "the import was stopped");
+    if ((r = patience(up, err)) < 0) return r;
   }
   return ctxp_error_set(err, -ETIMEDOUT, "no collector answers at %s; is the pipeline up?", up->options->endpoint);
 }
@@ -148,7 +153,7 @@ static int send_event(void *data, const struct ctxp_event *event, uint64_t seq, 
   for (int waited = 0; waited < SILENCE_MS; waited += WAIT_MS) {
     int r = ctxp_client_send(up->clients[up->at], event, seq, WAIT_MS, err);
     if (r <= 0) return r;
-    if (stopped(up)) return ctxp_error_set(err, -EINTR, "the import was stopped");
+    if ((r = patience(up, err)) < 0) return r;
   }
   return silent(up, err);
 }

@@ -29,6 +29,8 @@ struct ctxp_import_options { /* borrowed for the call */
   bool bare; /* the texts of results are left out where rules take no more of them than their length, lines and hash: for a pipeline that
                 nobody will ask for a text (but for those of shells, which are digested) */
   volatile const int *stop; /* set by a signal handler: end early with -EINTR; may be NULL */
+  int (*alive)(const void *alive_data, struct ctxp_error *err); /* asked while the collector is silent: < 0 ends the import; may be NULL */
+  const void *alive_data;
 };
 struct ctxp_import_result {
   uint64_t files, sessions, events, refused, lines;

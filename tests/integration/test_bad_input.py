@@ -551,6 +551,28 @@ def a_report_that_was_killed_leaves_a_folder_that_the_next_one_removes(place):
 
 
 @test
+def a_report_whose_supervisor_is_killed_says_so(place):
+    place.env['TMPDIR'] = str(place.mkdir('tmp'))
+    for number in range(60):
+        transcript(place, sample() * 30, f'{number}.jsonl')
+    child = place.start('ctxpipe', 'report', place.root / 'transcripts')
+    end = time.monotonic() + PATIENCE
+    while not any((folder / 'run/supervisor.json').exists() for folder in (place.root / 'tmp').iterdir()):
+        check(time.monotonic() < end and child.process.poll() is None, 'the private pipeline did not come up')
+    for pid, line in place.processes():
+        if 'ctxpipe report' in line and pid != child.process.pid:
+            os.kill(pid, signal.SIGKILL)
+    begun = time.monotonic()
+    same(child.finish(), 1, f'exit code of the report: {child.text}')
+    check('ctxpipe: ' in child.text and 'The bill' not in child.text, f'it says nothing, or prints figures: {child.text}')
+    check(time.monotonic() - begun < 30, f'it took {time.monotonic() - begun:.1f} s')  # a collector that is silent is waited for for 60
+    for pid, _ in place.processes():
+        check(gone(pid), f'node {pid} did not see that its supervisor is gone')
+    place.ctxpipe('report', SOURCE / 'samples')  # which removes what an ending node may have left
+    same(list((place.root / 'tmp').iterdir()), [], 'folders after the next report')
+
+
+@test
 def a_command_without_a_pipeline_says_what_to_do(place):
     for command in (['status'], ['spend'], ['stats'], ['tail'], ['down'], ['send']):
         sentence(place.ctxpipe(*command, code=None), 'ctxpipe up')

@@ -295,9 +295,12 @@ def since_takes_a_time_a_day_and_how_long_ago(place):
     day = moments[-1][:10]
     same(narrowed(place, '--since', day)['filter']['since'][:13], f'{day}T05' if day >= '2026-11' else f'{day}T04', 'midnight in New York')
     check(narrowed(place, '--since', '900w')['totals'] == whole['totals'], 'how long ago')
-    for text in ('5x', '2026-02-30', 'yesterday', ''):
+    for text in ('5x', '2026-02-30', 'yesterday'):
         done = place.ctxpipe('report', '--since', text, SOURCE / 'samples', code=2)
         check(f"'--since {text}' is no time" in done.err, f'{done}')
+    for flag in ('--since', '--session', '--agent', '--model'):  # as of a variable that is not set: not the whole bill
+        done = place.ctxpipe('report', flag, '', SOURCE / 'samples', code=2)
+        check(f"the value of '{flag}' is empty" in done.err and not done.out, f'{done}')
     done = place.ctxpipe('report', '--since', '2038-01-01', SOURCE / 'samples', code=1)
     check('the last of all was at' in done.err and not done.out, f'{done}')
     done = place.ctxpipe('report', '--model', 'nobody', SOURCE / 'samples', code=1)
