@@ -64,3 +64,5 @@ const char *ctxp_test_answer(struct ctxp_test *t, uint64_t ask_seq, struct ctxp_
 /* Forgets what was emitted and answered so far. */
 void ctxp_test_clear(struct ctxp_test *t);
 void ctxp_test_close(struct ctxp_test *t);
+/* How many seeds a random test runs: `usual`, or the environment's CTXP_SEEDS where that is less (valgrind is twenty times as slow). */
+uint64_t ctxp_test_seeds(uint64_t usual);

@@ -108,11 +108,11 @@ def build(leg, compiler, options):
     return folder
 
 
-def meson_tests(leg, folder, suites, *more):
+def meson_tests(leg, folder, suites, *more, env=None):
     for path in (folder / 'meson-logs').glob('testlog*.json'):
         path.unlink()
     suite = [word for name in suites for word in ('--suite', name)]
-    done = run(['meson', 'test', '-C', str(folder), '--no-rebuild', *suite, *more])
+    done = run(['meson', 'test', '-C', str(folder), '--no-rebuild', *suite, *more], env={**os.environ, **(env or {})})
     if 'No suitable tests defined' in done.stdout:
         return TALLY.fail(f'[{leg}] meson test', 'there are no tests in ' + ', '.join(suites))
     read_log(leg, folder)
@@ -151,7 +151,7 @@ def leg_debug():
     if folder:
         meson_tests('debug', folder, ['unit', 'golden'])
         wrap = 'valgrind --quiet --error-exitcode=99 --leak-check=full --show-leak-kinds=definite,indirect --errors-for-leak-kinds=definite,indirect'
-        meson_tests('valgrind', folder, ['unit'], '--wrapper', wrap, '-t', '10')
+        meson_tests('valgrind', folder, ['unit'], '--wrapper', wrap, '-t', '10', env={'CTXP_SEEDS': '3'})
 
 
 def leg_release():

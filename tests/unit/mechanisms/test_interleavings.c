@@ -583,7 +583,8 @@ static void whatever_is_interleaved_each_request_is_the_one_before_and_a_tail(vo
     run(strtoull(one, NULL, 10));
     return;
   }
-  for (uint64_t number = 1; number <= 12; number++) run(number);
+  for (uint64_t number = 1; number <= ctxp_test_seeds(12); number++) run(number);
+  if (ctxp_test_seeds(12) < 12) return; /* too few to have met everything */
   assert_true(seen.tails > seen.requests / 2); /* it was about something */
   assert_true(seen.removals && seen.digests && seen.strips && seen.missed && seen.late);
   assert_true(seen.restarts && seen.deaths && seen.compactions && seen.rewinds && seen.returns);

@@ -348,7 +348,7 @@ static uint64_t session(uint64_t number, bool tail, bool may_miss) {
 
 static void each_request_is_the_one_before_and_a_tail(void **state) {
   uint64_t saved = 0;
-  for (uint64_t number = 1; number <= 60; number++) {
+  for (uint64_t number = 1; number <= ctxp_test_seeds(60); number++) {
     saved += session(number, *state != NULL, false);
     assert_int_equal(taken_back, 0);
     close_stages(NULL);
@@ -358,7 +358,7 @@ static void each_request_is_the_one_before_and_a_tail(void **state) {
 
 static void what_was_missed_is_taken_back(void **state) {
   uint64_t back = 0;
-  for (uint64_t number = 1; number <= 60; number++) {
+  for (uint64_t number = 1; number <= ctxp_test_seeds(60); number++) {
     session(number, *state != NULL, true);
     back += taken_back;
     close_stages(NULL);
@@ -427,7 +427,7 @@ static void a_stage_that_dies_anywhere_derives_the_same_bytes(void **state) {
   (void)state;
   static struct ctxp_raw bodies[4096];
   static const struct ctxp_stage_ops *const ops[] = {&ctxp_stage_amnesia_tagger, &ctxp_stage_write_compressor};
-  for (uint64_t number = 1; number <= 12; number++) {
+  for (uint64_t number = 1; number <= ctxp_test_seeds(12); number++) {
     session(number, false, true);
     unsigned n = split(bodies, 4096);
     for (unsigned s = 0; s < 2; s++) {
