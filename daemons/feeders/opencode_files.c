@@ -151,7 +151,7 @@ static bool find_folders(const char *path, struct ctxp_buf *messages, struct ctx
 
 int opencode_files_read(const char *path, struct opencode_text *text, uint64_t *ret_modified_ms, struct ctxp_error *err) {
   ctxp_cleanup(deinit) struct reading reading = {.text = text};
-  ctxp_auto_buf whole = {0}, messages = {0}, parts = {0};
+  ctxp_auto_buf messages = {0}, parts = {0};
   ctxp_auto_free char *full = realpath(path, NULL);
   struct ctxp_json *json = text->json;
   if (!full || !find_folders(full, &messages, &parts)) return 1;
